@@ -1,0 +1,65 @@
+"""Engines: how a problem is run. Same interface, same state, same checkpoint."""
+
+from __future__ import annotations
+
+from twinax.engines._engine import Engine, NonFinite
+from twinax.errors import TwinaxError, UnknownName, require
+from twinax.problem import Problem
+
+MODES = ("torch", "hybrid", "jax")
+ALIASES = {"legacy": "torch"}
+
+__all__ = ["ALIASES", "MODES", "Engine", "NonFinite", "make_engine", "mode_name"]
+
+
+def mode_name(mode: str) -> str:
+    """The mode behind a name or alias; unknown names list the known ones."""
+    name = ALIASES.get(mode, mode)
+    if name not in MODES:
+        raise UnknownName("trainer.mode", mode, (*MODES, *ALIASES))
+    return name
+
+
+def make_engine(
+    mode: str,
+    problem: Problem,
+    *,
+    dtype: str = "float32",
+    chunk: int = 100,
+    seeds: int = 1,
+    noise: str = "shared",
+) -> Engine:
+    """The engine for a mode.
+
+    `chunk` is the most steps run between two looks of the host; `seeds` trains several seeds at once (jax
+    mode); `noise` is "shared" (the same draws in every mode) or "native" (PyTorch's own stream, torch mode).
+    """
+    name = mode_name(mode)
+    if dtype not in ("float32", "float64"):
+        raise UnknownName("dtype", dtype, ("float32", "float64"))
+    if noise not in ("shared", "native"):
+        raise UnknownName("noise", noise, ("shared", "native"))
+    if chunk < 1:
+        raise TwinaxError(f"the chunk is {chunk} steps; it must be at least 1")
+    if seeds < 1:
+        raise TwinaxError(f"seeds is {seeds}; it must be at least 1")
+    if seeds > 1 and name != "jax":
+        raise TwinaxError(f"seeds={seeds} needs trainer.mode=jax; mode {name} trains one seed at a time")
+    if noise == "native" and name != "torch":
+        raise TwinaxError(f"noise=native is PyTorch's own stream and needs trainer.mode=torch, not {name}")
+    if dtype == "float64":
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+    if name == "jax":
+        from twinax.engines._jax import JaxEngine
+
+        return JaxEngine(problem, dtype=dtype, chunk=chunk, seeds=seeds)
+    require("torch", "torch", f"trainer.mode={name}")
+    if name == "hybrid":
+        from twinax.engines._hybrid import HybridEngine
+
+        return HybridEngine(problem, dtype=dtype, chunk=chunk)
+    from twinax.engines._torch import TorchEngine
+
+    return TorchEngine(problem, dtype=dtype, chunk=chunk, noise=noise)

@@ -1,0 +1,111 @@
+"""What every engine offers, and the parts that do not depend on the framework."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import jax.tree_util as jtu
+import numpy as np
+
+from twinax.errors import TwinaxError
+from twinax.networks import num_parameters
+from twinax.problem import Metrics, Problem, State
+
+EVALUATION = 1
+"""The noise stream of evaluations; training uses stream 0."""
+
+
+class NonFinite(TwinaxError):
+    """The loss stopped being a number."""
+
+    def __init__(self, step: int, term: str, value: float):
+        self.step, self.term = step, term
+        super().__init__(f"the term '{term}' became {value} at step {step}; training stopped")
+
+
+class Engine(ABC):
+    """Runs a problem: `start` or `load`, then `run` and `evaluate` as often as needed."""
+
+    mode: str
+
+    def __init__(self, problem: Problem, *, dtype: str, chunk: int, seeds: int = 1):
+        self.problem, self.dtype, self.chunk, self.seeds = problem, dtype, chunk, seeds
+        self.settings: dict[str, np.ndarray] = problem.settings()
+        self.compile_seconds = 0.0
+        self.num_parameters = 0
+        self._tables: dict[str, Any] | None = None
+
+    def start(self, seed: int) -> None:
+        """Begin from a fresh state; several seeds are consecutive numbers."""
+        states = [self.problem.init(seed + k) for k in range(self.seeds)]
+        self.load(states[0] if self.seeds == 1 else jtu.tree_map(lambda *xs: np.stack(xs), *states))
+
+    def load(self, state: State) -> None:
+        """Go on from a state with NumPy leaves, as `state()` gives it or a checkpoint holds it."""
+        self.num_parameters = num_parameters(state.networks) // self.seeds
+        self._load(jtu.tree_map(self._widen, state))
+
+    def _widen(self, x: Any) -> np.ndarray:
+        x = np.asarray(x)
+        return x.astype(self.dtype) if x.dtype.kind == "f" else x
+
+    @abstractmethod
+    def _load(self, state: State) -> None: ...
+
+    @abstractmethod
+    def state(self) -> State:
+        """A copy of everything, as NumPy arrays."""
+
+    def run(self, steps: int) -> dict[str, np.ndarray]:
+        """Train; the loss and its terms at each step."""
+        if steps < 1:
+            raise TwinaxError(f"asked to run {steps} steps; it must be at least 1")
+        before = int(np.max(self.step))
+        parts = [self._run(min(self.chunk, steps - done)) for done in range(0, steps, self.chunk)]
+        logs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        _refuse_non_finite(logs, before)
+        return logs
+
+    @abstractmethod
+    def _run(self, steps: int) -> dict[str, np.ndarray]: ...
+
+    @property
+    @abstractmethod
+    def step(self) -> int:
+        """Steps done."""
+
+    def evaluate(self) -> Metrics:
+        """The problem's metrics with fresh draws; per-seed arrays when there are several seeds."""
+        if self._tables is None:
+            self._tables = self._prepare_tables(self.problem.tables())
+        measured = self._measure(self._tables)
+        if self.seeds == 1:
+            return self.problem.evaluate(measured)
+        rows = [self.problem.evaluate(jtu.tree_map(lambda x, k=k: x[k], measured)) for k in range(self.seeds)]
+        return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
+
+    @abstractmethod
+    def _prepare_tables(self, tables: dict[str, Any]) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def _measure(self, tables: dict[str, Any]) -> Mapping[str, Any]: ...
+
+    @abstractmethod
+    def profile(self, steps: int = 20) -> dict[str, float]:
+        """Seconds per step by phase, from steps that leave the state as it was."""
+
+
+def _refuse_non_finite(logs: Mapping[str, np.ndarray], before: int) -> None:
+    bad = {name: ~np.isfinite(values).reshape(len(values), -1).all(1) for name, values in logs.items()}
+    rows = np.flatnonzero(np.any(list(bad.values()), axis=0))
+    if not len(rows):
+        return
+    row = int(rows[0])
+    # The loss is made of its terms: name a term before the sum that it spoils.
+    names = sorted((name for name in logs if bad[name][row]), key=lambda name: name in ("loss", "grad_norm"))
+    value = np.ravel(logs[names[0]][row])
+    raise NonFinite(before + row + 1, names[0], float(value[~np.isfinite(value)][0]))
+
+

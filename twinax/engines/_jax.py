@@ -1,0 +1,173 @@
+"""The jax engine: sampling, loss, update and metrics in one XLA program per chunk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from twinax import ops
+from twinax.engines._engine import EVALUATION, Engine
+from twinax.engines._optax import apply_update
+from twinax.noise import key_draws
+from twinax.problem import Loss, Metrics, Problem, State
+
+SEEDS = "seeds"
+
+
+def widened(draws: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+    """Draws in the run's dtype; integers stay as they are."""
+    return {k: v.astype(dtype) if jnp.issubdtype(v.dtype, jnp.floating) else v for k, v in draws.items()}
+
+
+def gradients(problem: Problem, loss: Loss, networks: Any, batch: Any) -> tuple[tuple[Any, Metrics], Any]:
+    """((loss, terms), gradients), with the ragged part of the batch in the smallest size that holds it.
+
+    The choice of size stands outside the differentiation: inside, every branch would have to hand out
+    residuals for all the others.
+    """
+
+    def at_size(size: int | None):
+        function = loss if size is None else lambda *args: loss(*args, size=size)
+        return jax.value_and_grad(function, has_aux=True)(networks, batch)
+
+    if not problem.sizes:
+        return at_size(None)
+    return ops.switch_size(problem.count(batch), problem.sizes, at_size)
+
+
+def make_update(problem: Problem):
+    """The update primitive: differentiate a loss and apply the problem's optimizer."""
+
+    def update(state: State, loss: Loss, batch: Any) -> tuple[State, Metrics]:
+        (value, terms), grads = gradients(problem, loss, state.networks, batch)
+        networks, moments, norm = apply_update(problem.optimizer, state.networks, grads, state.optimizer)
+        state = eqx.tree_at(lambda s: (s.networks, s.optimizer), state, (networks, moments))
+        return state, {"loss": value, **terms, "grad_norm": norm}
+
+    return update
+
+
+class JaxEngine(Engine):
+    """Everything in JAX."""
+
+    mode = "jax"
+
+    def __init__(self, problem: Problem, *, dtype: str, chunk: int, seeds: int = 1):
+        super().__init__(problem, dtype=dtype, chunk=chunk, seeds=seeds)
+        self._state: Any = None
+        self._program = jax.jit(self._chunk, donate_argnums=0)
+        self._compiled: Any = None
+        self._evaluation = jax.jit(self._evaluate_all)
+
+    def _load(self, state: State) -> None:
+        self._state = jax.tree.map(jnp.array, state)
+
+    def state(self) -> State:
+        return jax.tree.map(lambda x: np.array(x), self._state)
+
+    @property
+    def step(self) -> int:
+        return int(np.max(self._state.step))
+
+    # Training
+
+    def _one_step(self, state: State, settings) -> tuple[State, Metrics]:
+        draws = widened(key_draws(self.problem.draws(), state.seed, state.step), self.dtype)
+        state, terms = self.problem.step(state, draws, settings, make_update(self.problem))
+        return eqx.tree_at(lambda s: s.step, state, state.step + 1), terms
+
+    def _over_seeds(self, function):
+        """The function itself, or mapped over a leading seed axis that loops know by name."""
+        if self.seeds == 1:
+            return function
+
+        def mapped(state, *rest):
+            with ops.seed_axis(SEEDS):
+                return jax.vmap(function, in_axes=(0, *[None] * len(rest)), axis_name=SEEDS)(state, *rest)
+
+        return mapped
+
+    def _chunk(self, state: State, settings, steps):
+        step = self._over_seeds(self._one_step)
+        blank = jax.tree.map(
+            lambda x: jnp.zeros((self.chunk, *x.shape), x.dtype), jax.eval_shape(step, state, settings)[1]
+        )
+
+        def body(i, carry):
+            state, logs = carry
+            state, terms = step(state, settings)
+            return state, jax.tree.map(lambda log, x: log.at[i].set(x), logs, terms)
+
+        # A trip count that is data: any number of steps up to the chunk is the same program.
+        return lax.fori_loop(0, steps, body, (state, blank))
+
+    def _run(self, steps: int) -> dict[str, np.ndarray]:
+        settings = {k: jnp.asarray(self._widen(v)) for k, v in self.settings.items()}
+        count = jnp.asarray(steps, jnp.int32)
+        if self._compiled is None:
+            begin = time.perf_counter()
+            self._compiled = self._program.lower(self._state, settings, count).compile()
+            self.compile_seconds = time.perf_counter() - begin
+        self._state, logs = self._compiled(self._state, settings, count)
+        return {name: np.asarray(values)[:steps] for name, values in logs.items()}
+
+    # Evaluation
+
+    def _evaluate_one(self, state: State, tables):
+        draws = widened(key_draws(self.problem.evaluation_draws(), state.seed, state.step, EVALUATION), self.dtype)
+        return self.problem.measure(state, draws, tables)
+
+    def _evaluate_all(self, state: State, tables):
+        return self._over_seeds(self._evaluate_one)(state, tables)
+
+    def _prepare_tables(self, tables: dict[str, Any]) -> dict[str, Any]:
+        return jax.tree.map(jnp.asarray, tables)
+
+    def _measure(self, tables: dict[str, Any]) -> Mapping[str, Any]:
+        return jax.tree.map(np.asarray, self._evaluation(self._state, tables))
+
+    def profile(self, steps: int = 20) -> dict[str, float]:
+        settings = {k: jnp.asarray(self._widen(v)) for k, v in self.settings.items()}
+        problem = self.problem
+
+        def sample(state: State):
+            draws = widened(key_draws(problem.draws(), state.seed, state.step), self.dtype)
+            return problem.collect(state, draws, settings)
+
+        def differentiate(state: State, batch):
+            return gradients(problem, problem.loss, state.networks, batch)
+
+        def optimize(state: State, grads):
+            return apply_update(problem.optimizer, state.networks, grads, state.optimizer)
+
+        if self.seeds > 1:
+            one = jax.tree.map(lambda x: x[0], self._state)
+        else:
+            one = self._state
+        sample_c, differentiate_c, optimize_c = jax.jit(sample), jax.jit(differentiate), jax.jit(optimize)
+        _, batch = sample_c(one)
+        (_, _), grads = differentiate_c(one, batch)
+        timed = {
+            "sample": lambda: sample_c(one),
+            "loss+backward": lambda: differentiate_c(one, batch),
+            "optimizer": lambda: optimize_c(one, grads),
+        }
+        return {name: seconds_per_call(function, steps) for name, function in timed.items()}
+
+
+def seconds_per_call(function, repeats: int) -> float:
+    """Median time of a JAX call, warmed up and waited for."""
+    jax.block_until_ready(function())
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        jax.block_until_ready(function())
+        times.append(time.perf_counter() - begin)
+    return float(np.median(times))

@@ -1,0 +1,39 @@
+"""The optimizer in JAX: Optax transformations over the neutral `Moments`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from twinax import tree
+from twinax.optimizer import Moments, Optimizer
+
+
+def apply_update(recipe: Optimizer, networks: Any, gradients: Any, moments: Moments) -> tuple[Any, Moments, jax.Array]:
+    """New networks, new moments, and the norm of the gradients before clipping."""
+    norm = optax.tree.norm(gradients)
+    if recipe.clip_norm:
+        # PyTorch's formula, with its 1e-6, so that both engines clip alike.
+        scale = jnp.minimum(recipe.clip_norm / (norm + 1e-6), 1.0)
+        gradients = jax.tree.map(lambda g: g * scale, gradients)
+    if recipe.name == "sgd":
+        updates, count, first, second = gradients, moments.count + 1, moments.first, moments.second
+    else:
+        adam = optax.scale_by_adam(recipe.beta1, recipe.beta2, recipe.eps)
+        before = optax.ScaleByAdamState(moments.count, moments.first, moments.second)
+        updates, after = adam.update(gradients, before)
+        count, first, second = after.count, after.mu, after.nu
+    factor = recipe.factor(moments.count)
+    rates = [recipe.rate(name) * factor for name in tree.named_leaves(networks)]
+    rates = jax.tree.unflatten(jax.tree.structure(networks), rates)
+
+    def move(parameter, update, rate):
+        # AdamW: p - rate (update + decay p), decay first as PyTorch does it
+        return parameter * (1 - rate * recipe.weight_decay) - rate * update if recipe.weight_decay else (
+            parameter - rate * update
+        )
+
+    return jax.tree.map(move, networks, updates, rates), Moments(count, first, second), norm

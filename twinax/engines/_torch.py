@@ -1,0 +1,191 @@
+"""The torch engine: eager PyTorch, as one would write it by hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.tree_util as jtu
+import numpy as np
+import torch
+
+from twinax import tree
+from twinax.engines._draw_blocks import DrawBlocks
+from twinax.engines._engine import EVALUATION, Engine
+from twinax.noise import generator_draws, numpy_draws
+from twinax.optimizer import Moments, Optimizer
+from twinax.problem import Loss, Metrics, Problem, State
+
+
+def to_tensors(values: Any) -> Any:
+    """Copies of NumPy leaves as tensors; integers that PyTorch cannot index or add with become int64."""
+
+    def one(x):
+        x = np.array(x)
+        return torch.from_numpy(x.astype(np.int64) if x.dtype == np.uint32 else x)
+
+    return jtu.tree_map(one, values)
+
+
+class TorchUpdate:
+    """The update primitive over `torch.optim`, and the way to and from `Moments`."""
+
+    def __init__(self, recipe: Optimizer, networks: Any, moments: Moments):
+        self.recipe = recipe
+        self.parameters = tree.named_leaves(networks)
+        groups = [{"params": [p], "lr": recipe.rate(name)} for name, p in self.parameters.items()]
+        if recipe.name == "sgd":
+            self.optimizer: torch.optim.Optimizer = torch.optim.SGD(groups)
+        else:
+            kind = torch.optim.AdamW if recipe.name == "adamw" else torch.optim.Adam
+            betas = (recipe.beta1, recipe.beta2)
+            self.optimizer = kind(groups, betas=betas, eps=recipe.eps, weight_decay=recipe.weight_decay, fused=True)
+        self.count = int(moments.count)
+        self.base = [group["lr"] for group in self.optimizer.param_groups]
+        self._load(moments)
+
+    def _load(self, moments: Moments) -> None:
+        if self.recipe.name == "sgd":
+            return
+        first, second = tree.named_leaves(moments.first), tree.named_leaves(moments.second)
+        for name, parameter in self.parameters.items():
+            self.optimizer.state[parameter] = {
+                "step": torch.tensor(float(self.count)),
+                "exp_avg": torch.from_numpy(np.array(first[name])),
+                "exp_avg_sq": torch.from_numpy(np.array(second[name])),
+            }
+
+    def moments(self, like: Moments) -> Moments:
+        """What the optimizer remembers, as NumPy arrays."""
+        count = np.array(self.count, np.int32)
+        if self.recipe.name == "sgd":
+            return eqx.tree_at(lambda m: m.count, like, count)
+        memory = [self.optimizer.state[p] for p in self.parameters.values()]
+        structure = jtu.tree_structure(like.first)
+        first, second = (
+            jtu.tree_unflatten(structure, [m[key].numpy().copy() for m in memory]) for key in ("exp_avg", "exp_avg_sq")
+        )
+        return Moments(count, first, second)
+
+    def differentiate(self, value: torch.Tensor) -> None:
+        """Fresh gradients of a loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        value.backward()
+
+    def apply(self) -> torch.Tensor:
+        """Clip, step, and give the norm of the gradients before clipping."""
+        grads = [p.grad for p in self.parameters.values() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(grads)
+        if self.recipe.clip_norm:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters.values(), self.recipe.clip_norm, norm)
+        if self.recipe.decay_steps:
+            for group, rate in zip(self.optimizer.param_groups, self.base, strict=True):
+                group["lr"] = rate * self.recipe.factor(self.count)
+        self.optimizer.step()
+        self.count += 1
+        return norm
+
+    def __call__(self, state: State, loss: Loss, batch: Any) -> tuple[State, Metrics]:
+        value, terms = loss(state.networks, batch)
+        self.differentiate(value)
+        norm = self.apply()
+        return state, {"loss": value, **terms, "grad_norm": norm}
+
+
+class TorchEngine(Engine):
+    """Everything in eager PyTorch."""
+
+    mode = "torch"
+
+    def __init__(self, problem: Problem, *, dtype: str, chunk: int, noise: str = "shared"):
+        super().__init__(problem, dtype=dtype, chunk=chunk)
+        self.noise = noise
+        self._blocks = DrawBlocks(problem.draws())
+        self._state: Any = None
+        self._update: Any = None
+        self._like: Any = None
+
+    def _load(self, state: State) -> None:
+        self._like = state.optimizer
+        networks = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x))), state.networks)
+        self._update = TorchUpdate(self.problem.optimizer, networks, state.optimizer)
+        self._state = State(
+            networks=networks,
+            targets=to_tensors(state.targets),
+            carry=to_tensors(state.carry),
+            optimizer=state.optimizer,
+            step=torch.tensor(int(state.step), dtype=torch.int32),
+            seed=int(state.seed),
+        )
+
+    def state(self) -> State:
+        def numpy(x):
+            return x.detach().numpy().copy()
+
+        s = self._state
+        return State(
+            networks=jtu.tree_map(numpy, s.networks),
+            targets=jtu.tree_map(numpy, s.targets),
+            carry=jtu.tree_map(numpy, s.carry),
+            optimizer=self._update.moments(self._like),
+            step=np.array(int(s.step), np.int32),
+            seed=np.array(s.seed, np.uint32),
+        )
+
+    @property
+    def step(self) -> int:
+        return int(self._state.step)
+
+    def _draws(self, step: int) -> dict[str, torch.Tensor]:
+        if self.noise == "native":
+            generator = torch.Generator().manual_seed((self._state.seed << 32) + step)
+            draws = generator_draws(self.problem.draws(), generator)
+        else:
+            draws = {k: torch.from_numpy(v) for k, v in self._blocks.at(self._state.seed, step).items()}
+        return self._floats(draws)
+
+    def _floats(self, draws: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        dtype = getattr(torch, self.dtype)
+        return {k: v.to(dtype) if v.is_floating_point() else v for k, v in draws.items()}
+
+    def _run(self, steps: int) -> dict[str, np.ndarray]:
+        settings = to_tensors({k: self._widen(v) for k, v in self.settings.items()})
+        logs: dict[str, list[float]] = {}
+        for _ in range(steps):
+            state, terms = self.problem.step(self._state, self._draws(int(self._state.step)), settings, self._update)
+            self._state = eqx.tree_at(lambda s: s.step, state, state.step + 1)
+            for name, value in terms.items():
+                logs.setdefault(name, []).append(float(value.detach()))
+        return {name: np.array(values, self.dtype) for name, values in logs.items()}
+
+    @torch.no_grad()
+    def _measure(self, tables: dict[str, Any]) -> Mapping[str, Any]:
+        spec = self.problem.evaluation_draws()
+        draws = numpy_draws(spec, self._state.seed, int(self._state.step), EVALUATION)
+        measured = self.problem.measure(self._state, self._floats(to_tensors(draws)), tables)
+        return jtu.tree_map(lambda x: x.detach().numpy(), measured)
+
+    def _prepare_tables(self, tables: dict[str, Any]) -> dict[str, Any]:
+        return to_tensors(tables)
+
+    def profile(self, steps: int = 20) -> dict[str, float]:
+        kept = self.state()
+        settings = to_tensors({k: self._widen(v) for k, v in self.settings.items()})
+        times: dict[str, list[float]] = {name: [] for name in ("sample", "loss", "backward", "optimizer")}
+        for k in range(steps + 3):
+            draws = self._draws(int(self._state.step) + k)
+            marks = [time.perf_counter()]
+            _, batch = self.problem.collect(self._state, draws, settings)
+            marks.append(time.perf_counter())
+            value, _ = self.problem.loss(self._state.networks, batch)
+            marks.append(time.perf_counter())
+            self._update.differentiate(value)
+            marks.append(time.perf_counter())
+            self._update.apply()
+            marks.append(time.perf_counter())
+            for name, a, b in zip(times, marks[:-1], marks[1:], strict=True):
+                times[name].append(b - a)
+        self._load(kept)
+        return {name: float(np.median(values[3:])) for name, values in times.items()}

@@ -1,0 +1,135 @@
+"""All states of a small world, with its edges in an order in which parents come first."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax.tree_util as jtu
+import numpy as np
+
+from twinax.envs._environment import Environment
+from twinax.errors import TwinaxError
+
+LIMIT = 2_000_000
+"""More states than this are not enumerated."""
+
+
+class Enumeration(NamedTuple):
+    """The graph of an environment; NumPy arrays throughout."""
+
+    states: Any
+    """Every state, done ones included, level after level; state 0 is the source."""
+    done: np.ndarray
+    """Which states are done."""
+    source: np.ndarray
+    """Parent of each edge, ascending by level."""
+    action: np.ndarray
+    """Forward action of each edge."""
+    target: np.ndarray
+    """Child of each edge."""
+    edge_levels: np.ndarray
+    """Bounds of the levels in the edge arrays; level k is edge_levels[k]:edge_levels[k + 1]."""
+    log_reward: np.ndarray
+    """log R in float64, of done states; -inf elsewhere."""
+
+    @property
+    def log_z(self) -> float:
+        """log of the sum of rewards over done states."""
+        return float(np.logaddexp.reduce(self.log_reward[self.done]))
+
+    @property
+    def target_distribution(self) -> np.ndarray:
+        """R / Z over all states (0 where not done)."""
+        return np.exp(self.log_reward - self.log_z)
+
+
+def count_bound(env: Environment) -> float:
+    """A bound on the number of states that is cheap to know, or infinity."""
+    side, dim = getattr(env, "side", None), getattr(env, "dim", None)
+    return 2.0 * float(side) ** float(dim) if side and dim else float("inf")
+
+
+@functools.lru_cache(maxsize=8)
+def enumerate_states(env: Environment, limit: int = LIMIT) -> Enumeration:
+    """Walk the whole graph from the source; worlds with more than `limit` states are refused.
+
+    >>> from twinax.envs import Hypergrid
+    >>> enumerate_states(Hypergrid(dim=2, side=8)).done.sum()
+    np.int64(64)
+    """
+    rng = np.random.default_rng(0)
+    frontier = env.reset(1)
+    multipliers = rng.integers(1, 2**63, size=_rows(frontier).shape[1], dtype=np.uint64) | np.uint64(1)
+    index = {int(_hash(frontier, multipliers)[0]): 0}
+    layers, edges, first = [frontier], [], 0
+    while True:
+        number = _size(frontier)
+        mask = np.asarray(env.forward_mask(frontier))
+        row, action = np.nonzero(mask)
+        if not len(row):
+            break
+        children = env.step(jtu.tree_map(lambda x, row=row: x[row], frontier), action.astype(np.int32))
+        hashes, where, inverse = np.unique(_hash(children, multipliers), return_index=True, return_inverse=True)
+        _refuse_collisions(children, where, inverse)
+        new = np.array([h for h, key in enumerate(hashes.tolist()) if key not in index], np.int64)
+        known = sum(_size(layer) for layer in layers)
+        if known + len(new) > limit:
+            raise TwinaxError(f"the environment has more than {limit} states, too many to enumerate")
+        index.update((int(hashes[h]), known + k) for k, h in enumerate(new))
+        target = np.array([index[key] for key in hashes.tolist()], np.int64)[inverse]
+        edges.append((row + first, action, target))
+        if not len(new):
+            break
+        first += number
+        frontier = jtu.tree_map(lambda x, new=new, where=where: x[where[new]], children)
+        layers.append(frontier)
+    states = jtu.tree_map(lambda *xs: np.concatenate(xs), *layers)
+    return _in_order(env, states, *(np.concatenate(column) for column in zip(*edges, strict=True)))
+
+
+def _in_order(env, states, source, action, target) -> Enumeration:
+    number = _size(states)
+    level = np.zeros(number, np.int64)
+    # The longest path to each state; one pass per level, and a graph with a cycle never settles.
+    for _ in range(number + 1):
+        lifted = level.copy()
+        np.maximum.at(lifted, target, level[source] + 1)
+        if (lifted == level).all():
+            break
+        level = lifted
+    else:
+        raise TwinaxError("the environment's graph has a cycle; a GFlowNet needs an acyclic one")
+    order = np.argsort(level[source], kind="stable")
+    source, action, target = source[order], action[order], target[order]
+    bounds = np.searchsorted(level[source], np.arange(level.max() + 2))
+    done = np.asarray(states.done)
+    log_reward = np.full(number, -np.inf)
+    log_reward[done] = np.asarray(env.log_reward(jtu.tree_map(lambda x: x[done], states)), np.float64)
+    if not np.isfinite(log_reward[done]).all():
+        bad = int(np.flatnonzero(done & ~np.isfinite(log_reward))[0])
+        where = jtu.tree_map(lambda x: x[bad].tolist(), states)
+        raise TwinaxError(f"the log-reward of the state {where} is {log_reward[bad]}; rewards must be finite and above 0")
+    return Enumeration(states, done, source, action, target, bounds, log_reward)
+
+
+def _size(states: Any) -> int:
+    return jtu.tree_leaves(states)[0].shape[0]
+
+
+def _rows(states: Any) -> np.ndarray:
+    leaves = [np.asarray(x).reshape(_size(states), -1).astype(np.int64) for x in jtu.tree_leaves(states)]
+    return np.concatenate(leaves, 1)
+
+
+def _hash(states: Any, multipliers: np.ndarray) -> np.ndarray:
+    rows = _rows(states).view(np.uint64)
+    mixed = (rows + np.uint64(0x9E3779B97F4A7C15)) * multipliers
+    mixed ^= mixed >> np.uint64(29)
+    return (mixed * multipliers[::-1]).sum(1, dtype=np.uint64)
+
+
+def _refuse_collisions(states: Any, where: np.ndarray, inverse: np.ndarray) -> None:
+    rows = _rows(states)
+    if (rows != rows[where][inverse]).any():
+        raise TwinaxError("two states share a hash; change the order of the state's arrays and try again")

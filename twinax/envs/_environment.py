@@ -1,0 +1,86 @@
+"""What a world for GFlowNets has to say."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+
+from twinax.types import Array, Bool, Float, Int
+
+
+class Environment(eqx.Module):
+    """A directed acyclic graph of states, built one action at a time, batch first.
+
+    A state is any tree of arrays with a leading batch axis and a boolean leaf `done`. Masks are True
+    where an action is allowed. Every rule is written with `ops`, so it runs on the arrays it is given.
+    `check_env` proves that the rules fit together.
+    """
+
+    num_actions: eqx.AbstractVar[int]
+    """Forward actions; where there is a stop action it is the last."""
+    num_backward_actions: eqx.AbstractVar[int]
+    """Backward actions, which undo forward actions other than stop."""
+    max_steps: eqx.AbstractVar[int]
+    """Length of the longest trajectory in actions, stop included."""
+    stops: eqx.AbstractVar[bool]
+    """Whether a trajectory ends by the stop action; then a done state is a copy of the state it stopped in,
+    its only parent, and the backward probability of stopping is 1. Otherwise the rules decide when a state is done."""
+
+    @abstractmethod
+    def reset(self, batch: int) -> Any:
+        """The source state, repeated, as NumPy arrays."""
+
+    @abstractmethod
+    def step(self, state: Any, action: Int[Array, " batch"]) -> Any:
+        """The next state; a done state stays as it is."""
+
+    @abstractmethod
+    def backward_step(self, state: Any, action: Int[Array, " batch"]) -> Any:
+        """The parent by a backward action; a done state is un-stopped whatever the action if `stops`."""
+
+    @abstractmethod
+    def forward_mask(self, state: Any) -> Bool[Array, "batch actions"]:
+        """Allowed forward actions; none in a done state."""
+
+    @abstractmethod
+    def backward_mask(self, state: Any) -> Bool[Array, "batch backward_actions"]:
+        """Allowed backward actions; none in the source, and none in a done state if `stops`."""
+
+    @abstractmethod
+    def observe(self, state: Any) -> Any:
+        """What a network sees: a float array or a `KHot`."""
+
+    @abstractmethod
+    def log_reward(self, state: Any) -> Float[Array, " batch"]:
+        """log R of the object that a state stands for, in the widest float the framework has on."""
+
+    @property
+    @abstractmethod
+    def observation_size(self) -> int:
+        """Width of an observation written out."""
+
+    def backward_action(self, state: Any, action: Int[Array, " batch"]) -> Int[Array, " batch"]:
+        """The backward action that undoes a forward action which led to this state; the same number by default."""
+        return action
+
+    def forward_action(self, state: Any, action: Int[Array, " batch"]) -> Int[Array, " batch"]:
+        """The forward action that a backward action from this state undoes; the same number by default."""
+        return action
+
+    def log_paths_ratio(self, state: Any) -> Float[Array, "batch backward_actions"] | None:
+        """Up to a constant per row: log of the number of paths from the source to each parent.
+
+        The maximum-entropy backward policy is its softmax. None where no closed form is known.
+        """
+        return None
+
+    @property
+    def num_modes(self) -> int:
+        """How many modes `mode` distinguishes; 0 if the world defines none."""
+        return 0
+
+    def mode(self, state: Any) -> Int[Array, " batch"]:
+        """Which mode a finished object belongs to, -1 for none."""
+        raise NotImplementedError

@@ -1,0 +1,98 @@
+"""The hypergrid: walk up the axes of a cube of cells, stop anywhere, be paid for where you stopped."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+
+from twinax import ops
+from twinax.envs._environment import Environment
+from twinax.envs._grid_rewards import GridReward
+from twinax.errors import TwinaxError
+from twinax.networks import KHot
+from twinax.types import Array, Bool, Float, Int
+
+
+class GridState(NamedTuple):
+    """Where each walker is, and whether it has stopped."""
+
+    position: Int[Array, "batch dim"]
+    done: Bool[Array, " batch"]
+
+
+class Hypergrid(Environment):
+    """side^dim cells from the origin; action i adds one to coordinate i, action `dim` stops.
+
+    >>> Hypergrid(dim=2, side=8).max_steps
+    15
+    """
+
+    dim: int = eqx.field(static=True)
+    side: int = eqx.field(static=True)
+    reward: Any = eqx.field(static=True)
+    num_actions: int = eqx.field(static=True)
+    num_backward_actions: int = eqx.field(static=True)
+    max_steps: int = eqx.field(static=True)
+    stops: bool = eqx.field(static=True)
+
+    def __init__(self, dim: int = 4, side: int = 20, reward: Any = None):
+        if dim < 1 or side < 2:
+            raise TwinaxError(f"a hypergrid has dim={dim}, side={side}; dim must be at least 1 and side at least 2")
+        self.dim, self.side, self.reward = dim, side, reward or GridReward.easy()
+        self.num_actions, self.num_backward_actions = dim + 1, dim
+        self.max_steps, self.stops = dim * (side - 1) + 1, True
+
+    def reset(self, batch: int) -> GridState:
+        return GridState(np.zeros((batch, self.dim), np.int32), np.zeros((batch,), bool))
+
+    def step(self, state: GridState, action: Int[Array, " batch"]) -> GridState:
+        move = self._unit(action) * ops.cast(~state.done, "int32")[..., None]
+        return GridState(state.position + move, state.done | (action == self.dim))
+
+    def backward_step(self, state: GridState, action: Int[Array, " batch"]) -> GridState:
+        move = self._unit(action) * ops.cast(~state.done, "int32")[..., None]
+        return GridState(state.position - move, state.done & False)
+
+    def _unit(self, action: Int[Array, " batch"]) -> Int[Array, "batch dim"]:
+        return ops.one_hot(action, self.dim, "int32")  # the stop action gives zeros
+
+    def forward_mask(self, state: GridState) -> Bool[Array, "batch actions"]:
+        room = state.position < self.side - 1
+        return ops.concat([room & ~state.done[..., None], ~state.done[..., None]], -1)
+
+    def backward_mask(self, state: GridState) -> Bool[Array, "batch dim"]:
+        return (state.position > 0) & ~state.done[..., None]
+
+    def observe(self, state: GridState) -> KHot:
+        offsets = ops.arange(self.dim, state.position) * self.side
+        return KHot(state.position + offsets, self.dim * self.side)
+
+    @property
+    def observation_size(self) -> int:
+        return self.dim * self.side
+
+    def log_reward(self, state: GridState) -> Float[Array, " batch"]:
+        return self.reward.log_reward(state.position, self.side)
+
+    def log_paths_ratio(self, state: GridState) -> Float[Array, "batch dim"]:
+        # Paths to s: (sum s)! / prod s_i!, so those to the parent s - e_i are in proportion to s_i.
+        counts = np.log(np.maximum(np.arange(self.side), 0.5))
+        return ops.take(ops.like(counts, state.position), state.position)
+
+    @property
+    def num_modes(self) -> int:
+        """Corner regions of the highest tier; a reward without tiers defines no modes."""
+        return 2**self.dim if isinstance(self.reward, GridReward) else 0
+
+    def mode(self, state: GridState) -> Int[Array, " batch"]:
+        tiers = self.reward.tiers(state.position, self.side)
+        upper = ops.cast(2 * state.position > self.side - 1, "int32")
+        corner = ops.sum(upper * ops.like(2 ** np.arange(self.dim, dtype=np.int32), state.position), -1)
+        return ops.where(tiers == self._top_tier, ops.cast(corner, "int32"), -1)
+
+    @property
+    def _top_tier(self) -> int:
+        axis = np.arange(self.side)[:, None]
+        return int(self.reward.tiers(axis, self.side).max())

@@ -1,0 +1,70 @@
+"""How behaviour departs from the policy while collecting; losses never see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twinax import ops
+from twinax.errors import TwinaxError
+from twinax.types import Array, Bool, Float, Int
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """Epsilon-uniform choices and a temperature, each going linearly from start to end."""
+
+    epsilon: float = 0.0
+    """Probability of a uniformly random allowed action at the first step."""
+    epsilon_end: float = 0.0
+    """The same after `epsilon_steps`; not used when `epsilon_steps` is 0."""
+    epsilon_steps: int = 0
+    """Steps from start to end; 0 keeps the start value."""
+    temperature: float = 1.0
+    """Logits are divided by this when acting; above 1 is flatter."""
+    temperature_end: float = 1.0
+    """The same after `temperature_steps`; not used when `temperature_steps` is 0."""
+    temperature_steps: int = 0
+    """Steps from start to end; 0 keeps the start value."""
+
+    def __post_init__(self):
+        for name in ("epsilon", "epsilon_end"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise TwinaxError(f"exploration.{name} is {getattr(self, name)}; it must be between 0 and 1")
+        for name in ("temperature", "temperature_end"):
+            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise TwinaxError(f"exploration.{name} is {getattr(self, name)}; it must be finite and above 0")
+        for name in ("epsilon_steps", "temperature_steps"):
+            if getattr(self, name) < 0:
+                raise TwinaxError(f"exploration.{name} is {getattr(self, name)}; it must not be negative")
+
+    def settings(self) -> dict[str, np.ndarray]:
+        """The numbers as arrays, so that changing them compiles nothing anew."""
+        pairs = {
+            "epsilon": (self.epsilon, self.epsilon_end, self.epsilon_steps),
+            "temperature": (self.temperature, self.temperature_end, self.temperature_steps),
+        }
+        return {name: np.array(values, np.float32) for name, values in pairs.items()}
+
+
+def scheduled(values: Float[Array, "3"], step: Any) -> Float[Array, ""]:
+    """(start, end, steps) at a step: linear, then constant."""
+    start, end, steps = values[0], values[1], values[2]
+    done = ops.clip(ops.cast(step, values) / ops.where(steps > 0, steps, 1.0), 0.0, 1.0)
+    return ops.where(steps > 0, start + (end - start) * done, start)
+
+
+def sample_actions(
+    logits: Float[Array, "batch actions"],
+    mask: Bool[Array, "batch actions"],
+    uniform: Float[Array, "batch actions"],
+    explore: Float[Array, " batch"],
+    epsilon: Any,
+    temperature: Any,
+) -> Int[Array, " batch"]:
+    """Arg-max of logits plus Gumbel draws: equal draws give equal actions in every framework."""
+    logits = ops.where((explore < epsilon)[..., None], 0.0 * logits, logits / temperature)
+    gumbel = -ops.log(-ops.log(uniform))
+    return ops.argmax(ops.where(mask, logits + gumbel, ops.MASKED))

@@ -1,0 +1,144 @@
+"""Metrics in two tiers: a cheap update at each step, and what is worked out at an evaluation.
+
+Update (inside the training step): a first-in first-out store of finished objects, and which modes were seen.
+Process (between chunks, fresh draws each time): `measure` runs in the engine's framework, `evaluate` in NumPy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax.tree_util as jtu
+import numpy as np
+
+from twinax import ops, tree
+from twinax.envs import Enumeration, Environment
+from twinax.errors import TwinaxError
+from twinax.gflownet import _exact
+from twinax.types import Array, Bool, Int
+
+
+@dataclass(frozen=True)
+class MetricOptions:
+    """What is measured, and how much of it."""
+
+    fifo: int = 20_000
+    """Finished objects kept for the sampled distribution, top-k and modes; old ones are dropped first."""
+    samples: int = 512
+    """Fresh trajectories for the ELBO, the EUBO and the reward correlation."""
+    top_k: int = 10
+    """How many of the best distinct objects in the store are averaged."""
+    exact_limit: int = 2_000_000
+    """Worlds with more states than this get no exact metrics."""
+
+    def __post_init__(self):
+        for name in ("fifo", "samples", "top_k"):
+            if getattr(self, name) < 1:
+                raise TwinaxError(f"metrics.{name} is {getattr(self, name)}; it must be at least 1")
+
+
+class Samples(eqx.Module):
+    """The cheap tier: arrays that live in the state's carry."""
+
+    objects: Any
+    """Finished states, a ring of `fifo` entries."""
+    added: Int[Array, ""]
+    """How many objects were ever added."""
+    modes: Bool[Array, " modes"]
+    """Which modes were ever seen."""
+
+    @classmethod
+    def empty(cls, env: Environment, size: int) -> Samples:
+        """Nothing seen yet; NumPy leaves."""
+        one = env.reset(1)
+        return cls(
+            jtu.tree_map(lambda x: np.zeros((size, *x.shape[1:]), x.dtype), one),
+            np.zeros((), np.int32),
+            np.zeros((max(env.num_modes, 1),), bool),
+        )
+
+    def update(self, env: Environment, final: Any) -> Samples:
+        """With one more batch of finished objects."""
+        size = jtu.tree_leaves(self.objects)[0].shape[0]
+        batch = jtu.tree_leaves(final)[0].shape[0]
+        slots = (self.added + ops.arange(batch, self.added)) % size
+        objects = tree.map_leaves(lambda ring, x: ops.set_at(ring, slots, x), self.objects, final)
+        modes = self.modes
+        if env.num_modes:
+            ids = ops.arange(env.num_modes, self.added)
+            modes = modes | ops.any(env.mode(final)[:, None] == ids[None], 0)
+        return Samples(objects, self.added + batch, modes)
+
+
+def stored(samples: Samples) -> Any:
+    """The objects in the store, in NumPy, oldest slots first as they lie."""
+    used = min(int(samples.added), jtu.tree_leaves(samples.objects)[0].shape[0])
+    return jtu.tree_map(lambda x: np.asarray(x)[:used], samples.objects)
+
+
+def exact_metrics(graph: Enumeration, probabilities: np.ndarray) -> tuple[dict[str, float], np.ndarray]:
+    """total_variation, kl (target from learned), jsd: the policy's exact distribution against R / Z."""
+    learned, target = _exact.terminal_distribution(graph, probabilities), graph.target_distribution
+    return {
+        "total_variation": _exact.total_variation(learned, target),
+        "kl": _exact.kl(target, learned),
+        "jsd": _exact.jsd(learned, target),
+    }, learned
+
+
+def indices_of(graph: Enumeration, objects: Any) -> np.ndarray:
+    """The place of each finished state in an enumeration."""
+    table = _rows(graph.states)
+    low, span = table.min(0), np.ptp(table, 0) + 1
+    weights = np.concatenate([np.cumprod(span[::-1])[::-1][1:], [1]])
+    keys = (table - low) @ weights
+    order = np.argsort(keys)
+    return order[np.searchsorted(keys, (_rows(objects) - low) @ weights, sorter=order)]
+
+
+def _rows(states: Any) -> np.ndarray:
+    leaves = jtu.tree_leaves(states)
+    return np.concatenate([np.asarray(x).reshape(len(x), -1).astype(np.int64) for x in leaves], 1)
+
+
+def sampled_distribution(graph: Enumeration, objects: Any) -> np.ndarray:
+    """Frequencies of the stored objects over the states of an enumeration.
+
+    They mix the policies of recent steps; a perfect sampler still shows a distance of about
+    sqrt(states / (2 pi samples)).
+    """
+    counts = np.bincount(indices_of(graph, objects), minlength=len(graph.done))
+    return counts / max(counts.sum(), 1)
+
+
+def top_k_reward(env: Environment, objects: Any, k: int) -> float:
+    """Mean reward of the k best distinct objects in the store."""
+    if not len(jtu.tree_leaves(objects)[0]):
+        return float("nan")
+    _, first = np.unique(_rows(objects), axis=0, return_index=True)
+    distinct = jtu.tree_map(lambda x: x[first], objects)
+    rewards = np.exp(np.sort(np.asarray(env.log_reward(distinct), np.float64))[::-1])
+    return float(rewards[:k].mean())
+
+
+def correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Pearson's coefficient; nan where one side is constant."""
+    a, b = a - a.mean(), b - b.mean()
+    scale = np.sqrt((a * a).sum() * (b * b).sum())
+    return float((a * b).sum() / scale) if scale > 0 else float("nan")
+
+
+def marginal(graph: Enumeration, distribution: np.ndarray) -> np.ndarray | None:
+    """The distribution of the first two coordinates of worlds that have a `position`; None otherwise."""
+    position = getattr(graph.states, "position", None)
+    if position is None:
+        return None
+    first, second = position[:, 0], position[:, min(1, position.shape[1] - 1)]
+    sides = int(position.max()) + 1
+    if position.shape[1] == 1:
+        return np.bincount(first, distribution, minlength=sides)[None]
+    return np.bincount(first * sides + second, distribution, minlength=sides * sides).reshape(sides, sides)
+
+

@@ -1,0 +1,113 @@
+"""The networks of a GFlowNet: forward and backward policy, state flow, and log Z."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+
+from twinax import ops
+from twinax.envs import Environment
+from twinax.errors import TwinaxError, UnknownName
+from twinax.networks import MLP, Linear, activation, perceptron
+from twinax.types import Array, Float
+
+BACKWARD = ("learned", "uniform", "maxent")
+
+
+@dataclass(frozen=True)
+class PolicyOptions:
+    """Shape of the networks."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers."""
+    activation: str = "relu"
+    """Activation between layers."""
+    backward: str = "learned"
+    """Backward policy: learned, uniform over parents, or maxent (uniform over the paths to a state)."""
+    shared: bool = True
+    """One trunk with all heads, or a network for each of forward, backward and flow."""
+
+    def __post_init__(self):
+        activation(self.activation)
+        if self.backward not in BACKWARD:
+            raise UnknownName("backward policy", self.backward, BACKWARD)
+        if any(n < 1 for n in self.hidden):
+            raise TwinaxError(f"policy.hidden is {list(self.hidden)}; every width must be at least 1")
+
+
+class Outputs(NamedTuple):
+    """What the policy says about a batch of states; None where it has no such head."""
+
+    forward_logits: Float[Array, "batch actions"]
+    backward_logits: Any
+    log_flow: Any
+
+
+class Policy(eqx.Module):
+    """One MLP whose outputs are forward logits, then backward logits, then log-flow."""
+
+    layers: tuple[Linear, ...]
+    activation: str = eqx.field(static=True)
+    sizes: tuple[int, int, int] = eqx.field(static=True)
+
+    def __call__(self, observation: Any) -> Outputs:
+        forward, backward, flow = self.sizes
+        out = perceptron(self.layers, self.activation, observation)
+        return Outputs(
+            out[..., :forward],
+            out[..., forward : forward + backward] if backward else None,
+            out[..., forward + backward] if flow else None,
+        )
+
+
+class SeparatePolicy(eqx.Module):
+    """A network for each head."""
+
+    forward: MLP
+    backward: MLP | None
+    flow: MLP | None
+
+    def __call__(self, observation: Any) -> Outputs:
+        return Outputs(
+            self.forward(observation),
+            None if self.backward is None else self.backward(observation),
+            None if self.flow is None else self.flow(observation)[..., 0],
+        )
+
+
+class Networks(eqx.Module):
+    """All trainable parameters. log Z is the sum of `log_z`; None where the objective has no use for it."""
+
+    policy: Policy | SeparatePolicy
+    log_z: Array | None
+
+
+def init_networks(
+    rng: np.random.Generator, env: Environment, options: PolicyOptions, flow: bool, log_z: np.ndarray | None
+) -> Networks:
+    """Fresh networks with NumPy leaves."""
+    backward = env.num_backward_actions if options.backward == "learned" else 0
+    sizes = (env.num_actions, backward, int(flow))
+
+    def mlp(outputs: int) -> MLP:
+        return MLP.init(rng, env.observation_size, options.hidden, outputs, options.activation)
+
+    if options.shared:
+        trunk = mlp(sum(sizes))
+        return Networks(Policy(trunk.layers, trunk.activation, sizes), log_z)
+    forward, back, state_flow = (mlp(n) if n else None for n in sizes)
+    assert forward is not None
+    return Networks(SeparatePolicy(forward, back, state_flow), log_z)
+
+
+def backward_log_probs(env: Environment, kind: str, states: Any, logits: Any, reference: Array) -> Array:
+    """log P_B over backward actions, for any of the three kinds."""
+    mask = env.backward_mask(states)
+    if kind == "uniform":
+        logits = ops.zeros(mask.shape, reference)
+    elif kind == "maxent":
+        logits = ops.cast(env.log_paths_ratio(states), reference)
+    return ops.log_softmax(logits, mask)

@@ -1,0 +1,169 @@
+"""The objectives, as pure functions of log-probabilities: `loss, terms = objective(scores)`.
+
+All losses are plain mean squares (no factor 1/2). Terms are parts of the loss that can be
+differentiated on their own; parity compares each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from twinax import ops
+from twinax.errors import TwinaxError, UnknownName
+from twinax.gflownet._scores import Scores
+from twinax.types import Array, Float
+
+Terms = dict[str, Array]
+
+
+def trajectory_balance(s: Scores) -> tuple[Array, Terms]:
+    """(log Z + sum log P_F - log R - sum log P_B)^2, mean over trajectories."""
+    residual = s.log_z + ops.sum(s.log_pf - s.log_pb, 0) - s.log_reward
+    return ops.mean(ops.square(residual)), {}
+
+
+def detailed_balance(s: Scores) -> tuple[Array, Terms]:
+    """(log F(s) + log P_F - log F(s') - log P_B)^2 with F(x) = R(x) at the end, mean over transitions."""
+    residual = s.log_flow + s.log_pf - _next_log_flow(s) - s.log_pb
+    return _mean_square_by_end(residual, s)
+
+
+def forward_looking(s: Scores) -> tuple[Array, Terms]:
+    """Detailed balance of F(s) = F~(s) R(s), where F~ is learned and F~(x) = 1 at the end."""
+    total = Scores(
+        s.log_pf, s.log_pb, s.log_reward, s.valid, log_flow=ops.where(s.valid, s.log_flow + s.state_log_reward, 0.0)
+    )
+    return detailed_balance(total)
+
+
+def modified_detailed_balance(s: Scores) -> tuple[Array, Terms]:
+    """Detailed balance with F(s) = R(s) / P_F(stop | s): no flow is learned. Every state can stop.
+
+    Mean over the transitions that are not a stop.
+    """
+    log_flow = s.state_log_reward - s.log_pf_stop
+    following = ops.concat([log_flow[1:], log_flow[:1]])
+    residual = log_flow + s.log_pf - following - s.log_pb
+    return ops.mean(ops.square(residual), mask=s.valid & ~s.terminal), {}
+
+
+def subtrajectory_balance(s: Scores, decay: float = 0.9) -> tuple[Array, Terms]:
+    """Balance of every piece i < j of a trajectory, weighted by decay^(j - i).
+
+    residual(i, j) = log F_i - log F_j + sum over i <= t < j of (log P_F - log P_B), all pairs from one running
+    sum. Weights are normalised over the batch, so decay -> 0 is detailed balance; decay -> infinity keeps the
+    whole trajectories only.
+    """
+    times = s.valid.shape[0]
+    length = ops.sum(ops.cast(s.valid, "int32"), 0)
+    end = ops.arange(times + 1, length)[:, None]
+    # potential_t = log F_t minus what the policy gained up to t, with F = R at the end
+    gained = ops.cumsum(s.log_pf - s.log_pb)
+    start = ops.zeros((1, s.valid.shape[1]), s.log_pf)
+    log_flow = ops.where(end == length[None], s.log_reward[None], ops.concat([s.log_flow, start]))
+    potential = log_flow - ops.concat([start, gained])
+    residual = potential[:, None] - potential[None]
+    piece = ops.arange(times + 1, length)[None] - ops.arange(times + 1, length)[:, None]
+    inside = (piece[..., None] > 0) & (end <= length[None])[None]
+    # The largest weight in use is 1, whatever the decay.
+    reference = ops.max(length) if decay > 1 else 1
+    weight = ops.exp(math.log(decay) * ops.cast(ops.where(piece > 0, piece - reference, 0), s.log_pf))
+    weight = ops.where(inside, weight[..., None], 0.0)
+    return ops.sum(weight * ops.square(residual)) / ops.sum(weight), {}
+
+
+def flow_matching(s: Scores) -> tuple[Array, Terms]:
+    """(log inflow - log outflow)^2 of every visited state but the source, and (log inflow - log R)^2 of the end.
+
+    Logits are log edge flows. Mean over all those states.
+    """
+    inner = ops.concat([s.valid[:1] & False, s.valid[1:]])
+    residual = ops.where(inner, s.log_inflow - s.log_outflow, 0.0)
+    end = ops.where(s.terminal, s.log_final_flow - s.log_reward[None], 0.0)
+    number = ops.sum(ops.cast(inner, residual)) + s.valid.shape[1]
+    terms = {
+        "terminal": ops.mean(ops.square(end), mask=s.terminal),
+        "inner": ops.mean(ops.square(residual), mask=inner),
+    }
+    return (ops.sum(ops.square(residual)) + ops.sum(ops.square(end))) / number, terms
+
+
+def log_partition_variance(s: Scores) -> tuple[Array, Terms]:
+    """Variance over the batch of log R + sum log P_B - sum log P_F, each an estimate of log Z (VarGrad)."""
+    estimate = log_z_estimates(s)
+    return ops.mean(ops.square(estimate - ops.stop_gradient(ops.mean(estimate)))), {}
+
+
+def log_z_estimates(s: Scores) -> Float[Array, " batch"]:
+    """log R + sum log P_B - sum log P_F of each trajectory; its mean is the ELBO under P_F, the EUBO under P_B."""
+    return s.log_reward + ops.sum(s.log_pb - s.log_pf, 0)
+
+
+def _next_log_flow(s: Scores) -> Float[Array, "time batch"]:
+    following = ops.concat([s.log_flow[1:], s.log_flow[:1]])
+    return ops.where(s.terminal, s.log_reward[None], following)
+
+
+def _mean_square_by_end(residual: Float[Array, "time batch"], s: Scores) -> tuple[Array, Terms]:
+    square = ops.square(residual)
+    terms = {
+        "terminal": ops.mean(square, mask=s.terminal),
+        "inner": ops.mean(square, mask=s.valid & ~s.terminal),
+    }
+    return ops.mean(square, mask=s.valid), terms
+
+
+@dataclass(frozen=True)
+class Objective:
+    """An objective and what it needs."""
+
+    function: Callable[..., tuple[Array, Terms]]
+    needs: frozenset[str]
+    """Optional fields of `Scores`."""
+    log_z: str
+    """Where an estimate of log Z is read: log_z, log_flow, log_outflow, forward_looking or samples."""
+
+
+OBJECTIVES: dict[str, Objective] = {
+    "trajectory_balance": Objective(trajectory_balance, frozenset({"log_z"}), "log_z"),
+    "detailed_balance": Objective(detailed_balance, frozenset({"log_flow"}), "log_flow"),
+    "subtrajectory_balance": Objective(subtrajectory_balance, frozenset({"log_flow"}), "log_flow"),
+    "flow_matching": Objective(flow_matching, frozenset({"log_inflow"}), "log_outflow"),
+    "forward_looking": Objective(forward_looking, frozenset({"log_flow", "state_log_reward"}), "forward_looking"),
+    "modified_detailed_balance": Objective(
+        modified_detailed_balance, frozenset({"state_log_reward", "log_pf_stop"}), "samples"
+    ),
+    "log_partition_variance": Objective(log_partition_variance, frozenset(), "samples"),
+}
+
+ALIASES = {
+    "tb": "trajectory_balance",
+    "trajectorybalance": "trajectory_balance",
+    "db": "detailed_balance",
+    "detailedbalance": "detailed_balance",
+    "subtb": "subtrajectory_balance",
+    "fm": "flow_matching",
+    "flowmatching": "flow_matching",
+    "fl": "forward_looking",
+    "fldb": "forward_looking",
+    "forwardlooking": "forward_looking",
+    "mdb": "modified_detailed_balance",
+    "vargrad": "log_partition_variance",
+    "lpv": "log_partition_variance",
+}
+
+
+def objective(name: str) -> Objective:
+    """An objective by its name or alias; unknown names list the known ones."""
+    known = OBJECTIVES.get(ALIASES.get(name, name))
+    if known is None:
+        raise UnknownName("objective", name, OBJECTIVES)
+    return known
+
+
+def check_decay(decay: float) -> None:
+    """Refuse a decay that is not a positive finite number."""
+    if not 0 < decay < float("inf"):
+        raise TwinaxError(f"the decay of subtrajectory balance is {decay}; it must be above 0 and finite")

@@ -1,0 +1,64 @@
+"""Linear layers with PyTorch's layout and initial distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from twinax import ops
+from twinax.errors import UnknownName
+from twinax.types import Array, Float, Int
+
+ACTIVATIONS: dict[str, Callable] = {
+    "relu": ops.relu,
+    "leaky_relu": ops.leaky_relu,
+    "tanh": ops.tanh,
+    "gelu": ops.gelu,
+    "elu": ops.elu,
+}
+
+
+def activation(name: str) -> Callable:
+    """An activation function by name; unknown names list the known ones."""
+    if name not in ACTIVATIONS:
+        raise UnknownName("activation", name, ACTIVATIONS)
+    return ACTIVATIONS[name]
+
+
+class KHot(eqx.Module):
+    """Rows that are 1 at a few distinct indices: what one-hot coded coordinates are, kept short.
+
+    A `Linear` layer adds the matching columns of its weight instead of multiplying zeros.
+    """
+
+    indices: Int[Array, "*batch k"]
+    size: int = eqx.field(static=True)
+
+    def dense(self, dtype: Any) -> Float[Array, "*batch size"]:
+        """The same rows written out."""
+        return ops.sum(ops.one_hot(self.indices, self.size, dtype), -2)
+
+
+class Linear(eqx.Module):
+    """x W^T + b with `weight` of shape out x in."""
+
+    weight: Array
+    bias: Array | None
+
+    @classmethod
+    def init(cls, rng: np.random.Generator, inputs: int, outputs: int, bias: bool = True) -> Linear:
+        """PyTorch's default: weight and bias uniform on +-1/sqrt(inputs)."""
+        bound = 1.0 / np.sqrt(inputs)
+
+        def uniform(*shape):
+            return rng.uniform(-bound, bound, shape).astype(np.float32)
+
+        return cls(uniform(outputs, inputs), uniform(outputs) if bias else None)
+
+    def __call__(self, x: Any) -> Array:
+        if isinstance(x, KHot):
+            return ops.khot_linear(x.indices, self.weight, self.bias)
+        return ops.linear(x, self.weight, self.bias)

@@ -1,0 +1,82 @@
+"""Multi-layer perceptrons and ensembles of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax.tree_util as jtu
+import numpy as np
+
+from twinax import ops, tree
+from twinax.errors import TwinaxError
+from twinax.networks._layers import Linear, activation
+from twinax.types import Array
+
+M = TypeVar("M", bound=eqx.Module)
+
+
+class MLP(eqx.Module):
+    """Linear layers with an activation between them; names as in PyTorch: `layers.0.weight`.
+
+    >>> net = MLP.init(np.random.default_rng(0), inputs=80, hidden=(256, 256), outputs=9)
+    >>> net(np.zeros((16, 80), np.float32)).shape
+    (16, 9)
+    """
+
+    layers: tuple[Linear, ...]
+    activation: str = eqx.field(static=True)
+
+    @classmethod
+    def init(
+        cls, rng: np.random.Generator, inputs: int, hidden: Sequence[int], outputs: int, act: str = "relu"
+    ) -> MLP:
+        """Weights from a NumPy generator, so that every engine starts from the same numbers."""
+        sizes = (inputs, *hidden, outputs)
+        bad = [n for n in sizes if n < 1]
+        if bad:
+            raise TwinaxError(f"an MLP has layer sizes {sizes}; every size must be at least 1")
+        activation(act)  # unknown names fail here
+        return cls(tuple(Linear.init(rng, a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True)), act)
+
+    def __call__(self, x: Any) -> Array:
+        return perceptron(self.layers, self.activation, x)
+
+
+def perceptron(layers: Sequence[Linear], act: str, x: Any) -> Array:
+    """Apply linear layers with an activation between them."""
+    function = activation(act)
+    for layer in layers[:-1]:
+        x = function(layer(x))
+    return layers[-1](x)
+
+
+class Ensemble(eqx.Module):
+    """Several networks of one shape in one tree whose leaves have a leading member axis.
+
+    `ensemble(x)` gives the members' outputs stacked on a new leading axis.
+    """
+
+    members: Any
+
+    @classmethod
+    def init(cls, rng: np.random.Generator, number: int, make: Callable[[np.random.Generator], M]) -> Ensemble:
+        """`number` members made one after the other from the same generator."""
+        if number < 1:
+            raise TwinaxError(f"an ensemble has {number} members; it needs at least 1")
+        nets = [make(rng) for _ in range(number)]
+        return cls(jtu.tree_map(lambda *leaves: np.stack(leaves), *nets))
+
+    @property
+    def number(self) -> int:
+        """How many members there are."""
+        return jtu.tree_leaves(self.members)[0].shape[0]
+
+    def __call__(self, x: Any) -> Array:
+        leaf = jtu.tree_leaves(self.members)[0]
+        if ops.framework(leaf) == "jax":
+            import jax
+
+            return jax.vmap(lambda net: net(x))(self.members)
+        return ops.stack([tree.map_leaves(lambda w, i=i: w[i], self.members)(x) for i in range(self.number)])

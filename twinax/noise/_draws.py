@@ -1,0 +1,35 @@
+"""The specification of a random array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from twinax.errors import TwinaxError, UnknownName
+
+KINDS = ("uniform", "normal", "integers")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One random array: its shape and distribution.
+
+    >>> Draw((77, 16, 5))
+    Draw(shape=(77, 16, 5), kind='uniform', high=None)
+    """
+
+    shape: tuple[int, ...]
+    kind: str = "uniform"
+    """uniform on the open interval (0, 1), normal (0, 1), or integers in [0, high)."""
+    high: int | None = None
+
+    def __post_init__(self):
+        if self.kind not in KINDS:
+            raise UnknownName("kind of draw", self.kind, KINDS)
+        if (self.kind == "integers") != (self.high is not None):
+            raise TwinaxError(f"a draw of kind '{self.kind}' has high={self.high}; only integers take a bound")
+
+
+def shape_error(name: str, got: Any, wanted: Draw) -> TwinaxError:
+    """The error for recorded draws that do not fit."""
+    return TwinaxError(f"the draw '{name}' has shape {tuple(got)}, but this problem needs {wanted.shape}")

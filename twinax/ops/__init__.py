@@ -1,0 +1,375 @@
+"""The operations that PyTorch, JAX and NumPy spell differently: one name each.
+
+Every function looks at the type of its first array and calls that framework. Arithmetic, indexing
+by slices, comparison and `@` are the arrays' own operators and are not repeated here. Rules that the
+three implementations share, and that the conformance tests pin:
+
+- a mask is True where an entry counts; masked logits are the finite number `MASKED`, so a row with
+  nothing allowed has finite values and zero gradient;
+- gradients at ties and kinks are PyTorch's: `clip` passes 1 at its bounds, `abs` 0 at zero,
+  `maximum` and reductions by `max` share the gradient evenly;
+- variances take an explicit `ddof`; indices of any integer type are accepted.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from twinax.ops._axis import seed_axis
+
+MASKED = -1e9
+"""The finite logit of an entry that is not allowed."""
+
+_known: dict[type, ModuleType] = {}
+
+
+def _learn(kind: type) -> ModuleType:
+    roots = {c.__module__.split(".")[0] for c in kind.__mro__}
+    name = "_torch" if "torch" in roots else "_jax" if roots & {"jax", "jaxlib"} else "_numpy"
+    module = importlib.import_module(f"twinax.ops.{name}")
+    _known[kind] = module
+    return module
+
+
+def backend(x: Any) -> ModuleType:
+    """The implementation for an array's framework."""
+    return _known.get(type(x)) or _learn(type(x))
+
+
+def framework(x: Any) -> str:
+    """'torch', 'jax' or 'numpy'.
+
+    >>> framework(3.0)
+    'numpy'
+    """
+    return backend(x).__name__.rsplit("_", 1)[-1]
+
+
+# Making arrays
+
+
+def like(tree: Any, reference: Any) -> Any:
+    """The arrays of a tree (usually NumPy) in the reference's framework, dtypes kept."""
+    return backend(reference).convert(tree, reference)
+
+
+def zeros(shape: Sequence[int], reference: Any, dtype: str | None = None) -> Any:
+    """Zeros in the reference's framework and, unless named, its dtype."""
+    return backend(reference).full(shape, 0, reference, dtype)
+
+
+def full(shape: Sequence[int], value: float, reference: Any, dtype: str | None = None) -> Any:
+    """A constant array in the reference's framework and, unless named, its dtype."""
+    return backend(reference).full(shape, value, reference, dtype)
+
+
+def arange(n: int, reference: Any) -> Any:
+    """int32 0..n-1 in the reference's framework."""
+    return backend(reference).arange(n, reference)
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """To a dtype named as a string ('float32', 'int32', 'bool') or to that of another array."""
+    return backend(x).cast(x, dtype)
+
+
+def stop_gradient(x: Any) -> Any:
+    """The value, through which no gradient flows."""
+    return backend(x).stop_gradient(x)
+
+
+# Choosing and moving
+
+
+def where(condition: Any, a: Any, b: Any) -> Any:
+    """Elementwise choice."""
+    return backend(condition).where(condition, a, b)
+
+
+def take(x: Any, index: Any, axis: int = 0) -> Any:
+    """Whole slices of `x` by integer index along one axis; the index may have any shape."""
+    return backend(x).take(x, index, axis)
+
+
+def take_along(x: Any, index: Any) -> Any:
+    """One entry of the last axis per row: `x[..., index]` without that axis."""
+    return backend(x).take_along(x, index)
+
+
+def set_at(buffer: Any, index: Any, value: Any) -> Any:
+    """The buffer with `buffer[index] = value`; PyTorch and NumPy may write in place."""
+    return backend(buffer).set_at(buffer, index, value)
+
+
+def one_hot(index: Any, size: int, dtype: Any) -> Any:
+    """A new last axis with 1 at the index; `dtype` is a name or an array."""
+    return backend(index).one_hot(index, size, dtype)
+
+
+def concat(arrays: Sequence[Any], axis: int = 0) -> Any:
+    """Join along an axis."""
+    return backend(arrays[0]).concat(arrays, axis)
+
+
+def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
+    """Join along a new axis."""
+    return backend(arrays[0]).stack(arrays, axis)
+
+
+def flip(x: Any, axis: int) -> Any:
+    """Reverse an axis."""
+    return backend(x).flip(x, axis)
+
+
+def broadcast(x: Any, shape: Sequence[int]) -> Any:
+    """Expand to a shape."""
+    return backend(x).broadcast(x, shape)
+
+
+def searchsorted(sorted_values: Any, values: Any, right: bool = False) -> Any:
+    """Where values would be inserted (int32)."""
+    return backend(sorted_values).searchsorted(sorted_values, values, right)
+
+
+# Elementwise
+
+
+def exp(x: Any) -> Any:
+    """e to the x."""
+    return backend(x).exp(x)
+
+
+def log(x: Any) -> Any:
+    """Natural logarithm."""
+    return backend(x).log(x)
+
+
+def sqrt(x: Any) -> Any:
+    """Square root."""
+    return backend(x).sqrt(x)
+
+
+def square(x: Any) -> Any:
+    """x * x, for residuals that are long expressions."""
+    return x * x
+
+
+def abs(x: Any) -> Any:
+    """Absolute value with gradient 0 at zero."""
+    return backend(x).abs(x)
+
+
+def cos(x: Any) -> Any:
+    """Cosine."""
+    return backend(x).cos(x)
+
+
+def sin(x: Any) -> Any:
+    """Sine."""
+    return backend(x).sin(x)
+
+
+def tanh(x: Any) -> Any:
+    """Hyperbolic tangent."""
+    return backend(x).tanh(x)
+
+
+def sigmoid(x: Any) -> Any:
+    """Logistic function."""
+    return backend(x).sigmoid(x)
+
+
+def softplus(x: Any) -> Any:
+    """log(1 + e^x), without overflow."""
+    return backend(x).softplus(x)
+
+
+def log_sigmoid(x: Any) -> Any:
+    """log of the logistic function, without overflow."""
+    return -softplus(-x)
+
+
+def relu(x: Any) -> Any:
+    """max(x, 0) with gradient 0 at zero."""
+    return backend(x).relu(x)
+
+
+def leaky_relu(x: Any, slope: float = 0.01) -> Any:
+    """x above zero, slope * x at and below it."""
+    return backend(x).leaky_relu(x, slope)
+
+
+def gelu(x: Any, approximate: bool = False) -> Any:
+    """Gaussian error linear unit: exact, or by the tanh approximation."""
+    return backend(x).gelu(x, approximate)
+
+
+def elu(x: Any) -> Any:
+    """x above zero, e^x - 1 at and below it."""
+    return backend(x).elu(x)
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """Elementwise smaller of two arrays; ties share the gradient."""
+    return backend(a).minimum(a, b)
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """Elementwise larger of two arrays; ties share the gradient."""
+    return backend(a).maximum(a, b)
+
+
+def clip(x: Any, low: float, high: float) -> Any:
+    """Limit to [low, high]; the gradient at a bound is 1."""
+    return where(x < low, low, where(x > high, high, x))
+
+
+def huber(x: Any, delta: float = 1.0) -> Any:
+    """x^2 / 2 up to delta, delta (|x| - delta / 2) beyond."""
+    size = abs(x)
+    return where(size <= delta, 0.5 * x * x, delta * (size - 0.5 * delta))
+
+
+# Reductions
+
+
+def sum(x: Any, axis: int | tuple[int, ...] | None = None, mask: Any = None) -> Any:
+    """Sum, of the entries where the mask is True."""
+    b = backend(x)
+    return b.sum(x if mask is None else b.where(mask, x, 0), axis)
+
+
+def mean(x: Any, axis: int | tuple[int, ...] | None = None, mask: Any = None) -> Any:
+    """Mean, of the entries where the mask is True; 0 where there are none."""
+    b = backend(x)
+    if mask is None:
+        return b.mean(x, axis)
+    number = b.sum(b.cast(mask, x), axis)
+    return b.sum(b.where(mask, x, 0), axis) / b.where(number == 0, 1, number)
+
+
+def var(x: Any, axis: int | tuple[int, ...] | None = None, *, ddof: int) -> Any:
+    """Variance with the divisor n - ddof."""
+    return backend(x).var(x, axis, ddof)
+
+
+def std(x: Any, axis: int | tuple[int, ...] | None = None, *, ddof: int) -> Any:
+    """Standard deviation with the divisor n - ddof."""
+    return sqrt(var(x, axis, ddof=ddof))
+
+
+def max(x: Any, axis: int | tuple[int, ...] | None = None) -> Any:
+    """Largest entry; ties share the gradient."""
+    return backend(x).max(x, axis)
+
+
+def min(x: Any, axis: int | tuple[int, ...] | None = None) -> Any:
+    """Smallest entry; ties share the gradient."""
+    return backend(x).min(x, axis)
+
+
+def argmax(x: Any) -> Any:
+    """Index (int32) of the first largest entry of the last axis."""
+    return backend(x).argmax(x)
+
+
+def prod(x: Any, axis: int) -> Any:
+    """Product along an axis."""
+    return backend(x).prod(x, axis)
+
+
+def any(x: Any, axis: int | None = None) -> Any:
+    """Whether any entry is True."""
+    return backend(x).any(x, axis)
+
+
+def all(x: Any, axis: int | None = None) -> Any:
+    """Whether every entry is True."""
+    return backend(x).all(x, axis)
+
+
+def cumsum(x: Any, axis: int = 0) -> Any:
+    """Running sum, in the dtype of `x`."""
+    return backend(x).cumsum(x, axis)
+
+
+def logsumexp(x: Any, axis: int = -1, mask: Any = None) -> Any:
+    """log of the sum of e^x over an axis, of the entries where the mask is True."""
+    return backend(x).logsumexp(x, axis, mask)
+
+
+def log_softmax(x: Any, mask: Any = None, axis: int = -1) -> Any:
+    """Log-probabilities over an axis, of the entries where the mask is True."""
+    return backend(x).log_softmax(x, mask, axis)
+
+
+def softmax(x: Any, mask: Any = None, axis: int = -1) -> Any:
+    """Probabilities over an axis, of the entries where the mask is True."""
+    b = backend(x)
+    return b.exp(b.log_softmax(x, mask, axis))
+
+
+# Layers
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    """x W^T + b, with PyTorch's layout of W: out x in."""
+    return backend(weight).linear(x, weight, bias)
+
+
+def khot_linear(indices: Any, weight: Any, bias: Any = None) -> Any:
+    """`linear` of a row that is 1 at a few distinct indices and 0 elsewhere, by adding columns of W."""
+    return backend(weight).khot_linear(indices, weight, bias)
+
+
+def einsum(formula: str, *arrays: Any) -> Any:
+    """Einstein summation."""
+    return backend(arrays[0]).einsum(formula, *arrays)
+
+
+# Control
+
+
+def scan(step: Callable, carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, Any]:
+    """`carry, y = step(carry, x)` along the leading axis; ys keep the order of xs."""
+    import jax.tree_util as jtu
+
+    return backend(jtu.tree_leaves(xs)[0]).scan(step, carry, xs, reverse)
+
+
+def while_loop(condition: Callable, body: Callable, carry: Any) -> Any:
+    """Apply `body` while `condition` holds. Not differentiable in reverse; no gradient is recorded."""
+    import jax.tree_util as jtu
+
+    return backend(jtu.tree_leaves(carry)[0]).while_loop(condition, body, carry)
+
+
+def map_rows(function: Callable, rows: Any, tile: int) -> Any:
+    """Apply a function of a batch to many rows, `tile` rows at a time, to bound memory."""
+    import jax.tree_util as jtu
+
+    return backend(jtu.tree_leaves(rows)[0]).map_rows(function, rows, tile)
+
+
+def used(x: Any, count: Any) -> Any:
+    """The first `count` entries where shapes may depend on data (PyTorch, NumPy); all of them in JAX."""
+    return backend(x).used(x, count)
+
+
+def switch_size(count: Any, sizes: tuple[int, ...], function: Callable[[int], Any]) -> Any:
+    """`function(size)` with a static size at least `count`.
+
+    PyTorch and NumPy call it with the count itself; JAX compiles one branch for each of `sizes`
+    (ascending) and takes the smallest that suffices.
+    """
+    return backend(count).switch_size(count, sizes, function)
+
+
+__all__ = ["MASKED", "seed_axis"] + [
+    name
+    for name, item in list(globals().items())
+    if callable(item) and getattr(item, "__module__", None) == __name__ and not name.startswith("_")
+]

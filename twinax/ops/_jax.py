@@ -1,0 +1,220 @@
+"""JAX: what XLA compiles well, with PyTorch's gradients at ties and kinks."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+from jax import lax
+
+from twinax.ops._axis import current_seed_axis
+
+MASKED = -1e9
+
+
+def _dtype(dtype):
+    return dtype if isinstance(dtype, str) else dtype.dtype
+
+
+def convert(tree, reference):
+    return jtu.tree_map(jnp.asarray, tree)
+
+
+def full(shape, value, reference, dtype):
+    return jnp.full(tuple(shape), value, _dtype(dtype or reference))
+
+
+def arange(n, reference):
+    return jnp.arange(n, dtype=jnp.int32)
+
+
+def cast(x, dtype):
+    return x.astype(_dtype(dtype))
+
+
+stop_gradient = lax.stop_gradient
+where = jnp.where
+exp, log, sqrt, cos, sin, tanh = jnp.exp, jnp.log, jnp.sqrt, jnp.cos, jnp.sin, jnp.tanh
+minimum, maximum, sigmoid, relu = jnp.minimum, jnp.maximum, jax.nn.sigmoid, jax.nn.relu
+einsum = jnp.einsum
+
+
+def abs(x):
+    return x * lax.stop_gradient(jnp.sign(x))
+
+
+def take(x, index, axis):
+    return jnp.take(x, index, axis=axis, mode="clip")
+
+
+def take_along(x, index):
+    size = x.shape[-1]
+    if size <= 64:
+        # A select fuses with what surrounds it; a gather and its scattering gradient do not.
+        hit = jnp.expand_dims(index, -1) == jnp.arange(size, dtype=index.dtype)
+        return jnp.sum(jnp.where(hit, x, 0), -1)
+    return jnp.take_along_axis(x, jnp.expand_dims(index, -1), -1, mode="clip")[..., 0]
+
+
+def set_at(buffer, index, value):
+    return buffer.at[index].set(value, mode="promise_in_bounds")
+
+
+def one_hot(index, size, dtype):
+    return jax.nn.one_hot(index, size, dtype=_dtype(dtype))
+
+
+concat, stack, flip = jnp.concatenate, jnp.stack, jnp.flip
+
+
+def broadcast(x, shape):
+    return jnp.broadcast_to(x, shape)
+
+
+def searchsorted(sorted_values, values, right):
+    # Comparing with a few values fuses; a binary search is a loop.
+    method = "compare_all" if sorted_values.shape[0] <= 64 else "scan"
+    side = "right" if right else "left"
+    return jnp.searchsorted(sorted_values, values, side=side, method=method).astype(jnp.int32)
+
+
+def softplus(x):
+    return jax.nn.softplus(x)
+
+
+def leaky_relu(x, slope):
+    return jnp.where(x > 0, x, slope * x)
+
+
+def gelu(x, approximate):
+    return jax.nn.gelu(x, approximate=approximate)
+
+
+def elu(x):
+    return jnp.where(x > 0, x, jnp.expm1(jnp.where(x > 0, 0.0, x)))
+
+
+def sum(x, axis):
+    return jnp.sum(x, axis)
+
+
+def mean(x, axis):
+    return jnp.mean(x, axis)
+
+
+def var(x, axis, ddof):
+    return jnp.var(x, axis, ddof=ddof)
+
+
+def max(x, axis):
+    return jnp.max(x, axis)
+
+
+def min(x, axis):
+    return jnp.min(x, axis)
+
+
+def argmax(x):
+    return jnp.argmax(x, -1).astype(jnp.int32)
+
+
+def prod(x, axis):
+    return jnp.prod(x, axis)
+
+
+def any(x, axis):
+    return jnp.any(x, axis)
+
+
+def all(x, axis):
+    return jnp.all(x, axis)
+
+
+def cumsum(x, axis):
+    return jnp.cumsum(x, axis, dtype=x.dtype)
+
+
+def logsumexp(x, axis, mask):
+    if mask is not None:
+        x = jnp.where(mask, x, MASKED)
+    if x.shape[axis] == 0:
+        return jnp.full(np.delete(x.shape, axis), -jnp.inf, x.dtype)
+    return jax.nn.logsumexp(x, axis)
+
+
+def log_softmax(x, mask, axis):
+    return jax.nn.log_softmax(x if mask is None else jnp.where(mask, x, MASKED), axis)
+
+
+def linear(x, weight, bias):
+    y = x @ weight.T
+    return y if bias is None else y + bias
+
+
+def khot_linear(indices, weight, bias):
+    y = _gather_columns(weight, indices)
+    return y if bias is None else y + bias
+
+
+@jax.custom_vjp
+def _gather_columns(weight, indices):
+    return jnp.sum(jnp.take(weight.T, indices, axis=0, mode="clip"), -2)
+
+
+def _gather_columns_forward(weight, indices):
+    # The weight itself is not needed again, only its width.
+    return _gather_columns(weight, indices), (indices, jnp.zeros((0, weight.shape[1]), weight.dtype))
+
+
+def _gather_columns_backward(residual, gradient):
+    indices, width = residual
+    # A product with the one-hot rows: XLA's scatter-add on the CPU is one element at a time.
+    columns = jnp.arange(width.shape[1], dtype=indices.dtype)
+    rows = jnp.any(jnp.expand_dims(indices, -1) == columns, -2).astype(gradient.dtype)
+    rows, gradient = rows.reshape(-1, width.shape[1]), gradient.reshape(-1, gradient.shape[-1])
+    return gradient.T @ rows, None
+
+
+_gather_columns.defvjp(_gather_columns_forward, _gather_columns_backward)
+
+
+def scan(step, carry, xs, reverse):
+    return lax.scan(step, carry, xs, reverse=reverse)
+
+
+def _over_seeds(value, reduce):
+    axis = current_seed_axis()
+    return value if axis is None else reduce(value, axis)
+
+
+def while_loop(condition, body, carry):
+    def predicate(value):
+        held = jnp.asarray(condition(value))
+        return _over_seeds(held.astype(jnp.int32), lax.pmax) > 0
+
+    return lax.while_loop(predicate, body, jtu.tree_map(jnp.asarray, carry))
+
+
+def map_rows(function, rows, tile):
+    number = jtu.tree_leaves(rows)[0].shape[0]
+    tiles = -(-number // tile)
+
+    def split(x):
+        padded = jnp.pad(x, [(0, tiles * tile - number)] + [(0, 0)] * (x.ndim - 1), mode="edge")
+        return padded.reshape(tiles, tile, *x.shape[1:])
+
+    results = lax.map(function, jtu.tree_map(split, rows))
+    return jtu.tree_map(lambda y: y.reshape(tiles * tile, *y.shape[2:])[:number], results)
+
+
+def used(x, count):
+    return x
+
+
+def switch_size(count, sizes, function):
+    if not sizes:
+        raise ValueError("no sizes to choose from")
+    index = jnp.sum(jnp.asarray(sizes[:-1], jnp.int32) < count) if len(sizes) > 1 else jnp.zeros((), jnp.int32)
+    branches = [lambda size=size: function(size) for size in sizes]
+    return lax.switch(_over_seeds(index, lax.pmax), branches)

@@ -1,0 +1,209 @@
+"""NumPy: the reference, usually in float64."""
+
+from __future__ import annotations
+
+import math
+
+import jax.tree_util as jtu
+import numpy as np
+
+MASKED = -1e9
+
+
+def convert(tree, reference):
+    return jtu.tree_map(np.asarray, tree)
+
+
+def full(shape, value, reference, dtype):
+    return np.full(shape, value, dtype or np.asarray(reference).dtype)
+
+
+def arange(n, reference):
+    return np.arange(n, dtype=np.int32)
+
+
+def cast(x, dtype):
+    return np.asarray(x).astype(dtype if isinstance(dtype, str) else dtype.dtype)
+
+
+def stop_gradient(x):
+    return x
+
+
+def where(condition, a, b):
+    # Python scalars stay weak, so they do not widen a float32 array.
+    return np.where(condition, *_weak(a, b))
+
+
+def _weak(a, b):
+    if isinstance(a, (int, float)) and hasattr(b, "dtype"):
+        a = b.dtype.type(a)
+    if isinstance(b, (int, float)) and hasattr(a, "dtype"):
+        b = a.dtype.type(b)
+    return a, b
+
+
+def take(x, index, axis):
+    return np.take(x, index, axis=axis)
+
+
+def take_along(x, index):
+    return np.take_along_axis(x, np.asarray(index)[..., None].astype(np.int64), -1)[..., 0]
+
+
+def set_at(buffer, index, value):
+    buffer[index] = value
+    return buffer
+
+
+def one_hot(index, size, dtype):
+    return (np.asarray(index)[..., None] == np.arange(size)).astype(dtype if isinstance(dtype, str) else dtype.dtype)
+
+
+def concat(arrays, axis):
+    return np.concatenate(arrays, axis)
+
+
+def stack(arrays, axis):
+    return np.stack(arrays, axis)
+
+
+flip = np.flip
+
+
+def broadcast(x, shape):
+    return np.broadcast_to(x, shape)
+
+
+def searchsorted(sorted_values, values, right):
+    return np.searchsorted(sorted_values, values, side="right" if right else "left").astype(np.int32)
+
+
+exp, log, sqrt, abs, cos, sin, tanh = np.exp, np.log, np.sqrt, np.abs, np.cos, np.sin, np.tanh
+minimum, maximum = np.minimum, np.maximum
+
+
+def sigmoid(x):
+    return np.exp(-softplus(-x))
+
+
+def softplus(x):
+    return np.logaddexp(x, np.zeros((), np.asarray(x).dtype))
+
+
+def relu(x):
+    return np.maximum(x, np.zeros((), x.dtype))
+
+
+def leaky_relu(x, slope):
+    return where(x > 0, x, slope * x)
+
+
+def gelu(x, approximate):
+    if approximate:
+        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    erf = np.vectorize(math.erf, otypes=[x.dtype])
+    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
+
+
+def elu(x):
+    return where(x > 0, x, np.expm1(np.minimum(x, 0)))
+
+
+def sum(x, axis):
+    return np.sum(x, axis)
+
+
+def mean(x, axis):
+    return np.mean(x, axis)
+
+
+def var(x, axis, ddof):
+    return np.var(x, axis, ddof=ddof)
+
+
+def max(x, axis):
+    return np.max(x, axis)
+
+
+def min(x, axis):
+    return np.min(x, axis)
+
+
+def argmax(x):
+    return np.argmax(x, -1).astype(np.int32)
+
+
+def prod(x, axis):
+    return np.prod(x, axis)
+
+
+def any(x, axis):
+    return np.any(x, axis)
+
+
+def all(x, axis):
+    return np.all(x, axis)
+
+
+def cumsum(x, axis):
+    return np.cumsum(x, axis, dtype=x.dtype)
+
+
+def logsumexp(x, axis, mask):
+    if mask is not None:
+        x = where(mask, x, MASKED)
+    if x.shape[axis] == 0:
+        return np.full(np.delete(x.shape, axis), -np.inf, x.dtype)
+    top = np.max(x, axis, keepdims=True)
+    return np.squeeze(top, axis) + np.log(np.sum(np.exp(x - top), axis))
+
+
+def log_softmax(x, mask, axis):
+    if mask is not None:
+        x = where(mask, x, MASKED)
+    return x - np.expand_dims(logsumexp(x, axis, None), axis)
+
+
+def linear(x, weight, bias):
+    y = x @ weight.T
+    return y if bias is None else y + bias
+
+
+def khot_linear(indices, weight, bias):
+    y = weight.T[indices].sum(-2)
+    return y if bias is None else y + bias
+
+
+einsum = np.einsum
+
+
+def scan(step, carry, xs, reverse):
+    length = jtu.tree_leaves(xs)[0].shape[0]
+    ys = []
+    for t in reversed(range(length)) if reverse else range(length):
+        carry, y = step(carry, jtu.tree_map(lambda x, t=t: x[t], xs))
+        ys.append(y)
+    if reverse:
+        ys.reverse()
+    return carry, jtu.tree_map(lambda *items: np.stack(items), *ys) if ys else None
+
+
+def while_loop(condition, body, carry):
+    while bool(condition(carry)):
+        carry = body(carry)
+    return carry
+
+
+def map_rows(function, rows, tile):
+    number = jtu.tree_leaves(rows)[0].shape[0]
+    parts = [function(jtu.tree_map(lambda x, i=i: x[i : i + tile], rows)) for i in range(0, number, tile)]
+    return jtu.tree_map(lambda *items: np.concatenate(items), *parts)
+
+
+def used(x, count):
+    return x[: int(count)]
+
+
+def switch_size(count, sizes, function):
+    return function(int(count))

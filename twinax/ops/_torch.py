@@ -1,0 +1,188 @@
+"""PyTorch, eager: each function is what one would write by hand."""
+
+from __future__ import annotations
+
+import jax.tree_util as jtu
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+MASKED = -1e9
+_DTYPES = {
+    name: getattr(torch, name) for name in ("float32", "float64", "int32", "int64", "uint8", "int8", "bool", "bfloat16")
+}
+
+
+def _dtype(dtype):
+    return _DTYPES[dtype] if isinstance(dtype, str) else dtype.dtype
+
+
+def convert(tree, reference):
+    return jtu.tree_map(lambda x: x if isinstance(x, torch.Tensor) else torch.from_numpy(np.array(x)), tree)
+
+
+def full(shape, value, reference, dtype):
+    return torch.full(tuple(shape), value, dtype=_dtype(dtype or reference), device=reference.device)
+
+
+def arange(n, reference):
+    return torch.arange(n, dtype=torch.int32, device=reference.device)
+
+
+def cast(x, dtype):
+    return x.to(_dtype(dtype))
+
+
+def stop_gradient(x):
+    return x.detach()
+
+
+where = torch.where
+exp, log, sqrt, cos, sin, tanh, abs = torch.exp, torch.log, torch.sqrt, torch.cos, torch.sin, torch.tanh, torch.abs
+minimum, maximum, sigmoid, relu = torch.minimum, torch.maximum, torch.sigmoid, torch.relu
+einsum = torch.einsum
+
+
+def take(x, index, axis):
+    if index.dim() == 1:
+        return torch.index_select(x, axis, index)
+    flat = torch.index_select(x, axis, index.reshape(-1))
+    axis = axis % x.dim()
+    return flat.reshape(x.shape[:axis] + index.shape + x.shape[axis + 1 :])
+
+
+def take_along(x, index):
+    return torch.gather(x, -1, index.long().unsqueeze(-1)).squeeze(-1)
+
+
+def set_at(buffer, index, value):
+    buffer[index] = value
+    return buffer
+
+
+def one_hot(index, size, dtype):
+    return (index.unsqueeze(-1) == torch.arange(size, device=index.device)).to(_dtype(dtype))
+
+
+concat, stack = torch.cat, torch.stack
+
+
+def flip(x, axis):
+    return torch.flip(x, (axis,))
+
+
+def broadcast(x, shape):
+    return x.expand(tuple(shape))
+
+
+def searchsorted(sorted_values, values, right):
+    return torch.searchsorted(sorted_values, values, right=right, out_int32=True)
+
+
+def softplus(x):
+    return torch.logaddexp(x, torch.zeros((), dtype=x.dtype, device=x.device))
+
+
+def leaky_relu(x, slope):
+    return F.leaky_relu(x, slope)
+
+
+def gelu(x, approximate):
+    return F.gelu(x, approximate="tanh" if approximate else "none")
+
+
+def elu(x):
+    return F.elu(x)
+
+
+def sum(x, axis):
+    return torch.sum(x) if axis is None else torch.sum(x, axis)
+
+
+def mean(x, axis):
+    return torch.mean(x) if axis is None else torch.mean(x, axis)
+
+
+def var(x, axis, ddof):
+    return torch.var(x, axis, correction=ddof)
+
+
+def max(x, axis):
+    return torch.amax(x, () if axis is None else axis)
+
+
+def min(x, axis):
+    return torch.amin(x, () if axis is None else axis)
+
+
+def argmax(x):
+    return torch.argmax(x, -1).to(torch.int32)
+
+
+def prod(x, axis):
+    return torch.prod(x, axis)
+
+
+def any(x, axis):
+    return torch.any(x) if axis is None else torch.any(x, axis)
+
+
+def all(x, axis):
+    return torch.all(x) if axis is None else torch.all(x, axis)
+
+
+def cumsum(x, axis):
+    return torch.cumsum(x, axis, dtype=x.dtype)
+
+
+def logsumexp(x, axis, mask):
+    return torch.logsumexp(x if mask is None else torch.where(mask, x, MASKED), axis)
+
+
+def log_softmax(x, mask, axis):
+    return torch.log_softmax(x if mask is None else torch.where(mask, x, MASKED), axis)
+
+
+linear = F.linear
+
+
+def khot_linear(indices, weight, bias):
+    if torch.is_grad_enabled() and weight.requires_grad:
+        # A product with the one-hot rows: its gradient is a product too, where a gather's is a scatter.
+        rows = torch.zeros(*indices.shape[:-1], weight.shape[1], dtype=weight.dtype, device=weight.device)
+        return F.linear(rows.scatter_(-1, indices.long(), 1.0), weight, bias)
+    y = F.embedding_bag(indices.reshape(-1, indices.shape[-1]), weight.t(), mode="sum")
+    y = y.reshape(*indices.shape[:-1], weight.shape[0])
+    return y if bias is None else y + bias
+
+
+def scan(step, carry, xs, reverse):
+    length = jtu.tree_leaves(xs)[0].shape[0]
+    ys = []
+    for t in reversed(range(length)) if reverse else range(length):
+        carry, y = step(carry, jtu.tree_map(lambda x, t=t: x[t], xs))
+        ys.append(y)
+    if reverse:
+        ys.reverse()
+    return carry, jtu.tree_map(lambda *items: torch.stack(items), *ys) if ys else None
+
+
+@torch.no_grad()
+def while_loop(condition, body, carry):
+    while bool(condition(carry)):
+        carry = body(carry)
+    return carry
+
+
+def map_rows(function, rows, tile):
+    number = jtu.tree_leaves(rows)[0].shape[0]
+    parts = [function(jtu.tree_map(lambda x, i=i: x[i : i + tile], rows)) for i in range(0, number, tile)]
+    return jtu.tree_map(lambda *items: torch.cat(items), *parts)
+
+
+def used(x, count):
+    return x[: int(count)]
+
+
+def switch_size(count, sizes, function):
+    return function(int(count))

@@ -1,0 +1,84 @@
+"""What an optimizer is told, and what it remembers, independent of the framework."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from twinax import tree
+from twinax.errors import TwinaxError, UnknownName
+
+NAMES = ("adam", "adamw", "sgd")
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """The recipe of the update; both frameworks apply exactly this."""
+
+    name: str = "adam"
+    """adam, adamw (decoupled weight decay) or sgd (plain, no momentum)."""
+    learning_rate: float = 1e-3
+    """Step size of every parameter that `rates` does not name."""
+    rates: dict[str, float] = field(default_factory=dict)
+    """Step sizes by the first part of a parameter's name, such as {"log_z": 0.1}."""
+    beta1: float = 0.9
+    """Decay of the first moment."""
+    beta2: float = 0.999
+    """Decay of the second moment."""
+    eps: float = 1e-8
+    """Added to the root of the second moment, outside the root, as in PyTorch."""
+    weight_decay: float = 0.0
+    """Decoupled decay (adamw only)."""
+    clip_norm: float = 0.0
+    """Largest global gradient norm; 0 means no clipping."""
+    decay_steps: int = 0
+    """Linear decay of all step sizes to `decay_to` over this many steps; 0 means constant."""
+    decay_to: float = 0.0
+    """Final factor of the step sizes when `decay_steps` is set."""
+
+    def __post_init__(self):
+        if self.name not in NAMES:
+            raise UnknownName("optimizer", self.name, NAMES)
+        for label, rate in {"learning_rate": self.learning_rate, **self.rates}.items():
+            if not (np.isfinite(rate) and rate >= 0):
+                raise TwinaxError(f"the step size '{label}' is {rate}; it must be finite and not negative")
+        for label, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
+            if not 0 <= beta < 1:
+                raise TwinaxError(f"{label} is {beta}; it must be at least 0 and below 1")
+        if self.weight_decay and self.name != "adamw":
+            raise TwinaxError(f"weight_decay={self.weight_decay} needs name=adamw, not {self.name}")
+        for label, value in (("eps", self.eps), ("clip_norm", self.clip_norm), ("decay_steps", self.decay_steps)):
+            if not (np.isfinite(value) and value >= 0):
+                raise TwinaxError(f"{label} is {value}; it must be finite and not negative")
+
+    def rate(self, name: str) -> float:
+        """The step size of the parameter with this name."""
+        return self.rates.get(name.split(".")[0], self.learning_rate)
+
+    def factor(self, step):
+        """The factor on all step sizes at an update counted from 0; works on numbers and arrays."""
+        if not self.decay_steps:
+            return 1.0
+        done = step / self.decay_steps
+        done = done - (done > 1) * (done - 1)
+        return 1.0 + (self.decay_to - 1.0) * done
+
+
+class Moments(eqx.Module):
+    """Adam's memory: `count` updates done, and the two moments, trees like the networks."""
+
+    count: Any
+    first: Any
+    second: Any
+
+    @classmethod
+    def zeros(cls, networks) -> Moments:
+        """No update done yet; NumPy leaves."""
+
+        def blank():
+            return tree.map_leaves(lambda x: np.zeros_like(x), networks)
+
+        return cls(count=np.zeros((), np.int32), first=blank(), second=blank())

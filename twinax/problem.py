@@ -1,0 +1,100 @@
+"""The contract between a family of algorithms and the engines that run it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from twinax.noise import Draw
+from twinax.optimizer import Moments, Optimizer
+
+Metrics = dict[str, Any]
+Loss = Callable[..., tuple[Any, Metrics]]
+Update = Callable[..., tuple["State", Metrics]]
+
+
+class State(eqx.Module):
+    """Everything that training needs to go on, and all that a checkpoint holds.
+
+    Leaves are NumPy arrays at rest, and arrays of the engine's framework while it runs. With
+    several seeds every leaf has a leading seed axis.
+    """
+
+    networks: Any
+    """Trainable parameters."""
+    targets: Any
+    """Trees that follow the networks (EMA, periodic copies); None when a family has none."""
+    carry: Any
+    """Environment, replay and sample-statistics arrays that live on between steps."""
+    optimizer: Moments
+    step: Any
+    """Steps done, int32. With `seed` it fixes every later draw, so no generator state is kept."""
+    seed: Any
+    """Root of the noise, uint32."""
+
+
+class Problem(ABC):
+    """A learning problem: environment, networks and one family's mathematics.
+
+    Families implement `init`, `draws`, `collect` and `loss`; a family with inner updates (PPO's
+    epochs, delayed actors) overrides `step` and calls the engine's `update` as often as it needs.
+    Everything here is written over `ops`, so it runs on the arrays that it is given.
+    """
+
+    optimizer: Optimizer
+    sizes: tuple[int, ...] = ()
+    """Static sizes for the ragged part of a batch, ascending; empty when nothing is ragged."""
+
+    @abstractmethod
+    def init(self, seed: int) -> State:
+        """A fresh state with NumPy leaves in float32."""
+
+    @abstractmethod
+    def draws(self) -> Mapping[str, Draw]:
+        """The random arrays that one step needs."""
+
+    def settings(self) -> dict[str, np.ndarray]:
+        """Numbers that may change between chunks without a new compilation (exploration, ...)."""
+        return {}
+
+    @abstractmethod
+    def collect(self, state: State, draws: Mapping[str, Any], settings: Mapping[str, Any]):
+        """Act in the world: `(carry, batch)`. Runs without gradients."""
+
+    @abstractmethod
+    def loss(self, networks, batch, size: int | None = None) -> tuple[Any, Metrics]:
+        """`(scalar, terms)`; `size` is one of `sizes`, at least `count(batch)`."""
+
+    def count(self, batch):
+        """How many rows of the ragged part are in use."""
+        raise NotImplementedError
+
+    def step(self, state: State, draws, settings, update: Update) -> tuple[State, Metrics]:
+        """One training step: collect, then one update."""
+        carry, batch = self.collect(state, draws, settings)
+        state, terms = update(state, self.loss, batch)
+        return eqx.tree_at(lambda s: s.carry, state, carry, is_leaf=lambda x: x is None), terms
+
+    def evaluation_draws(self) -> Mapping[str, Draw]:
+        """The random arrays that one evaluation needs."""
+        return {}
+
+    def tables(self) -> dict[str, Any]:
+        """Constant NumPy arrays that `measure` reads; given as arguments, so that they are not compiled in."""
+        return {}
+
+    def measure(self, state: State, draws, tables) -> Metrics:
+        """The part of an evaluation that runs in the engine's framework: arrays out."""
+        return {}
+
+    def evaluate(self, measured: Mapping[str, np.ndarray]) -> Metrics:
+        """From measured NumPy arrays to named metrics: floats, or arrays for pictures."""
+        return {}
+
+    def describe(self) -> dict[str, Any]:
+        """Plain facts for a run's summary and report."""
+        return {}

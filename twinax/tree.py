@@ -1,0 +1,55 @@
+"""Trees of arrays by name: the one place that says how a leaf is called.
+
+A leaf's name is its path joined by dots, as in PyTorch's state_dict: `policy.layers.0.weight`.
+Checkpoints, parity reports, optimizer groups and `as_torch_module` all use these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import jax.tree_util as jtu
+
+from twinax.errors import TwinaxError
+
+T = TypeVar("T")
+
+
+def _part(key: Any) -> str:
+    for attribute in ("name", "key", "idx"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
+
+
+def named_leaves(tree: Any) -> dict[str, Any]:
+    """The leaves of a tree by dotted path, in flattening order.
+
+    >>> named_leaves({"a": [1, 2]})
+    {'a.0': 1, 'a.1': 2}
+    """
+    paths, _ = jtu.tree_flatten_with_path(tree)
+    return {".".join(_part(k) for k in path): leaf for path, leaf in paths}
+
+
+def with_leaves(tree: T, leaves: Mapping[str, Any]) -> T:
+    """The same tree with its leaves replaced by name; names must match exactly.
+
+    >>> with_leaves({"a": [1, 2]}, {"a.0": 3, "a.1": 4})
+    {'a': [3, 4]}
+    """
+    names = list(named_leaves(tree))
+    missing = [n for n in names if n not in leaves]
+    extra = [n for n in leaves if n not in set(names)]
+    if missing or extra:
+        raise TwinaxError(
+            f"the arrays do not fit the tree: missing {missing[:5] or 'none'}, "
+            f"unexpected {extra[:5] or 'none'} ({len(missing)} missing, {len(extra)} unexpected)"
+        )
+    return jtu.tree_unflatten(jtu.tree_structure(tree), [leaves[n] for n in names])
+
+
+def map_leaves(function: Callable[..., Any], tree: T, *rest: Any) -> T:
+    """Tree map under a name that does not import jax at the caller."""
+    return jtu.tree_map(function, tree, *rest)
