@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 from twinax import tree
@@ -67,7 +66,8 @@ class Optimizer:
         return 1.0 + (self.decay_to - 1.0) * done
 
 
-class Moments(eqx.Module):
+@tree.record
+class Moments:
     """Adam's memory: `count` updates done, and the two moments, trees like the networks."""
 
     count: Any

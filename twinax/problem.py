@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 from twinax.noise import Draw
 from twinax.optimizer import Moments, Optimizer
+from twinax.tree import record
 
 Metrics = dict[str, Any]
 Loss = Callable[..., tuple[Any, Metrics]]
 Update = Callable[..., tuple["State", Metrics]]
 
 
-class State(eqx.Module):
+@record
+class State:
     """Everything that training needs to go on, and all that a checkpoint holds.
 
     Leaves are NumPy arrays at rest, and arrays of the engine's framework while it runs. With
@@ -77,7 +79,7 @@ class Problem(ABC):
         """One training step: collect, then one update."""
         carry, batch = self.collect(state, draws, settings)
         state, terms = update(state, self.loss, batch)
-        return eqx.tree_at(lambda s: s.carry, state, carry, is_leaf=lambda x: x is None), terms
+        return dataclasses.replace(state, carry=carry), terms
 
     def evaluation_draws(self) -> Mapping[str, Draw]:
         """The random arrays that one evaluation needs."""

@@ -6,14 +6,41 @@ Checkpoints, parity reports, optimizer groups and `as_torch_module` all use thes
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 import jax.tree_util as jtu
 
 from twinax.errors import TwinaxError
 
 T = TypeVar("T")
+
+
+def static(**options: Any) -> Any:
+    """A record's field that is structure, not an array."""
+    return dataclasses.field(metadata={"static": True}, **options)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
+def record(kind: type[T]) -> type[T]:
+    """A frozen dataclass that is a tree of its fields: for state and batches.
+
+    Networks are `equinox.Module`s; records are made and read once per step in eager PyTorch, where a
+    module's own machinery would cost more than the arithmetic.
+
+    >>> @record
+    ... class Pair:
+    ...     left: int
+    ...     right: int
+    >>> named_leaves(Pair(1, 2))
+    {'left': 1, 'right': 2}
+    """
+    kind = dataclasses.dataclass(frozen=True, eq=False)(kind)
+    names = {True: [], False: []}
+    for entry in dataclasses.fields(kind):  # type: ignore[arg-type]
+        names[bool(entry.metadata.get("static"))].append(entry.name)
+    return jtu.register_dataclass(kind, data_fields=names[False], meta_fields=names[True])
 
 
 def _part(key: Any) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,7 +48,7 @@ def make_update(problem: Problem):
     def update(state: State, loss: Loss, batch: Any) -> tuple[State, Metrics]:
         (value, terms), grads = gradients(problem, loss, state.networks, batch)
         networks, moments, norm = apply_update(problem.optimizer, state.networks, grads, state.optimizer)
-        state = eqx.tree_at(lambda s: (s.networks, s.optimizer), state, (networks, moments))
+        state = dataclasses.replace(state, networks=networks, optimizer=moments)
         return state, {"loss": value, **terms, "grad_norm": norm}
 
     return update
@@ -81,7 +81,7 @@ class JaxEngine(Engine):
     def _one_step(self, state: State, settings) -> tuple[State, Metrics]:
         draws = widened(key_draws(self.problem.draws(), state.seed, state.step), self.dtype)
         state, terms = self.problem.step(state, draws, settings, make_update(self.problem))
-        return eqx.tree_at(lambda s: s.step, state, state.step + 1), terms
+        return dataclasses.replace(state, step=state.step + 1), terms
 
     def _over_seeds(self, function):
         """The function itself, or mapped over a leading seed axis that loops know by name."""

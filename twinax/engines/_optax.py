@@ -26,7 +26,8 @@ def apply_update(recipe: Optimizer, networks: Any, gradients: Any, moments: Mome
         before = optax.ScaleByAdamState(moments.count, moments.first, moments.second)
         updates, after = adam.update(gradients, before)
         count, first, second = after.count, after.mu, after.nu
-    factor = recipe.factor(moments.count)
+    # Divided as an integer, the count would be a float32 even in a float64 run.
+    factor = recipe.factor(moments.count.astype(norm.dtype))
     rates = [recipe.rate(name) * factor for name in tree.named_leaves(networks)]
     rates = jax.tree.unflatten(jax.tree.structure(networks), rates)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
 import jax.tree_util as jtu
 import numpy as np
 import torch
@@ -61,7 +61,7 @@ class TorchUpdate:
         """What the optimizer remembers, as NumPy arrays."""
         count = np.array(self.count, np.int32)
         if self.recipe.name == "sgd":
-            return eqx.tree_at(lambda m: m.count, like, count)
+            return dataclasses.replace(like, count=count)
         memory = [self.optimizer.state[p] for p in self.parameters.values()]
         structure = jtu.tree_structure(like.first)
         first, second = (
@@ -155,7 +155,7 @@ class TorchEngine(Engine):
         logs: dict[str, list[float]] = {}
         for _ in range(steps):
             state, terms = self.problem.step(self._state, self._draws(int(self._state.step)), settings, self._update)
-            self._state = eqx.tree_at(lambda s: s.step, state, state.step + 1)
+            self._state = dataclasses.replace(state, step=state.step + 1)
             for name, value in terms.items():
                 logs.setdefault(name, []).append(float(value.detach()))
         return {name: np.array(values, self.dtype) for name, values in logs.items()}

@@ -1,2 +1,220 @@
-"""check_env"""
-def check_env(env): ...
+"""Proof that an environment's rules fit together: small worlds are enumerated, large ones are walked at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.tree_util as jtu
+import numpy as np
+
+from twinax import ops
+from twinax.envs._broken_rule import fail, refuse
+from twinax.envs._check_frameworks import check_frameworks
+from twinax.envs._check_walks import at_source, walk_back, wander
+from twinax.envs._enumeration import TooManyStates, discover, levels
+from twinax.envs._environment import Environment
+from twinax.envs._state_rows import equal, pick, size_of
+from twinax.errors import TwinaxError
+from twinax.networks import KHot
+
+
+@dataclass(frozen=True)
+class EnvReport:
+    """What was looked at; a rule that does not hold raises instead."""
+
+    enumerated: bool
+    """Whether every state was visited; otherwise the states are those of random walks."""
+    states: int
+    """States looked at, done ones included."""
+    done: int
+    """How many of them are done."""
+    edges: int
+    """Forward transitions looked at."""
+    longest: int
+    """Length of the longest trajectory met, in actions."""
+    frameworks: tuple[str, ...]
+    """Frameworks in which the rules gave the same results."""
+
+
+def check_env(env: Environment, limit: int = 50_000, seed: int = 0) -> EnvReport:
+    """Check every rule of an environment; the first one that is broken raises, with its state and action.
+
+    Worlds of up to `limit` states are enumerated; larger ones are walked at random, forwards and backwards.
+
+    >>> from twinax.envs import Hypergrid
+    >>> check_env(Hypergrid(dim=2, side=4)).states
+    32
+    """
+    rng = np.random.default_rng(seed)
+    _check_reset(env)
+    _check_shapes(env, env.reset(3))
+    try:
+        states, _, _, target = discover(env, limit)
+    except TooManyStates:
+        states, target = wander(env, rng), None
+    _check_shapes(env, states)
+    _check_ends(env, states)
+    row, action = (x.astype(np.int32) for x in np.nonzero(env.forward_mask(states)))
+    children = env.step(pick(states, row), action)
+    _check_forward(env, pick(states, row), action, children)
+    _check_sources(env, states)
+    _check_backward(env, states)
+    if target is None:
+        longest = int(walk_back(env, states, rng).max())
+    else:
+        longest = _check_graph(env, states, row, action, target)
+        walk_back(env, pick(states, rng.permutation(size_of(states))[:2048]), rng)
+    _check_values(env, states)
+    some = np.sort(rng.permutation(len(row))[:128])
+    frameworks = check_frameworks(env, pick(states, row[some]), action[some])
+    done = int(np.asarray(states.done).sum())
+    return EnvReport(target is not None, size_of(states), done, len(row), longest, frameworks)
+
+
+def _check_reset(env: Environment) -> None:
+    states = env.reset(3)
+    refuse(~equal(states, pick(states, np.zeros(3, int))), states, "reset gives more than one source state")
+    refuse(np.asarray(states.done), states, "the source state is done")
+
+
+def _check_shapes(env: Environment, states: Any) -> None:
+    number = size_of(states)
+    masks = {"forward_mask": (env.forward_mask, env.num_actions)}
+    masks["backward_mask"] = (env.backward_mask, env.num_backward_actions)
+    for name, (function, actions) in masks.items():
+        mask = function(states)
+        if mask.shape != (number, actions) or mask.dtype != bool:
+            raise TwinaxError(f"{name} gives {mask.dtype}{mask.shape}, but it must be bool{(number, actions)}")
+    reward = np.shape(env.log_reward(states))
+    if reward != (number,):
+        raise TwinaxError(f"log_reward gives the shape {reward} for {number} states; it must be ({number},)")
+    seen = env.observe(states)
+    if isinstance(seen, KHot):
+        bad = ((seen.indices < 0) | (seen.indices >= seen.size)).any(-1)
+        refuse(bad, states, f"observe gives an index outside 0..{seen.size - 1}")
+        ordered = np.sort(seen.indices, -1)
+        refuse((ordered[:, 1:] == ordered[:, :-1]).any(-1), states, "observe gives the same index twice in a KHot")
+        shape = (seen.indices.shape[0], seen.size)
+    else:
+        shape = np.shape(seen)
+        refuse(~np.isfinite(seen).reshape(number, -1).all(1), states, "observe gives a value that is not finite")
+    if shape != (number, env.observation_size):
+        raise TwinaxError(
+            f"observe gives the shape {shape}, but observation_size={env.observation_size} asks for "
+            f"{(number, env.observation_size)}"
+        )
+
+
+def _check_ends(env: Environment, states: Any) -> None:
+    done, allowed = np.asarray(states.done), env.forward_mask(states)
+    refuse(done & allowed.any(1), states, "a done state allows a forward action", allowed.argmax(1))
+    refuse(~done & ~allowed.any(1), states, "a state that is not done allows no forward action")
+    finished = pick(states, np.flatnonzero(done))
+    for action in range(env.num_actions):
+        actions = np.full(size_of(finished), action, np.int32)
+        stayed = equal(env.step(finished, actions), finished)
+        refuse(~stayed, finished, "a done state does not stay as it is under step", actions)
+
+
+def _check_forward(env: Environment, states: Any, action: np.ndarray, children: Any) -> None:
+    for before, after in zip(jtu.tree_leaves(states), jtu.tree_leaves(children), strict=True):
+        if before.shape != after.shape or before.dtype != after.dtype:
+            kinds = f"{before.dtype}{before.shape} into {after.dtype}{after.shape}"
+            raise TwinaxError(f"step turns an array of the state from {kinds}; shape and dtype must be kept")
+    refuse(equal(children, states), states, "an allowed forward action does not change the state", action)
+    stop = (action == env.num_actions - 1) if env.stops else np.zeros(len(action), bool)
+    if env.stops:
+        ended = np.asarray(children.done)
+        refuse(ended != stop, states, "the stop action, and in a world that stops nothing else, must end it", action)
+        halted, copies = pick(children, np.flatnonzero(stop)), pick(states, np.flatnonzero(stop))
+        for undo in range(env.num_backward_actions):
+            undone = env.backward_step(halted, np.full(size_of(halted), undo, np.int32))
+            refuse(~equal(undone, copies), copies, "backward_step does not undo the stop action", action[stop])
+    rest = np.flatnonzero(~stop)
+    states, action, children = pick(states, rest), action[rest], pick(children, rest)
+    undo = np.asarray(env.backward_action(children, action))
+    inside = (undo >= 0) & (undo < env.num_backward_actions)
+    refuse(~inside, states, f"backward_action gives a number outside 0..{env.num_backward_actions - 1}", action)
+    allowed = env.backward_mask(children)[np.arange(len(undo)), undo]
+    refuse(~allowed, states, "the backward mask forbids the way back of an allowed forward action", action)
+    back = equal(env.backward_step(children, undo), states)
+    refuse(~back, states, "backward_step does not undo step", action)
+    again = np.asarray(env.forward_action(children, undo)) == action
+    refuse(~again, states, "forward_action does not invert backward_action", action)
+
+
+def _check_sources(env: Environment, states: Any) -> None:
+    source, done = at_source(env, states), np.asarray(states.done)
+    mask = env.backward_mask(states)
+    parents = mask.any(1)
+    refuse(source & parents, states, "the source allows a backward action", mask.argmax(1))
+    if env.stops:
+        refuse(done & parents, states, "a stopped state allows a backward action", mask.argmax(1))
+    inner = ~source & ~(done & env.stops)
+    refuse(inner & ~parents, states, "a second source: a state other than the source has no parent")
+    total = np.where(mask, ops.softmax(np.zeros(mask.shape), mask), 0.0).sum(1)
+    refuse(inner & (np.abs(total - 1) > 1e-9), states, "the uniform backward policy does not sum to 1")
+
+
+def _check_backward(env: Environment, states: Any) -> None:
+    row, undo = (x.astype(np.int32) for x in np.nonzero(env.backward_mask(states)))
+    children = pick(states, row)
+    parents = env.backward_step(children, undo)
+    action = np.asarray(env.forward_action(children, undo))
+    inside = (action >= 0) & (action < env.num_actions)
+    refuse(~inside, children, f"forward_action gives a number outside 0..{env.num_actions - 1}", undo)
+    allowed = env.forward_mask(parents)[np.arange(len(action)), action]
+    refuse(~allowed, children, "the backward mask allows a parent whose forward mask forbids the way there", undo)
+    refuse(~equal(env.step(parents, action), children), children, "step does not redo an allowed backward_step", undo)
+
+
+def _check_graph(env: Environment, states: Any, row: np.ndarray, action: np.ndarray, target: np.ndarray) -> int:
+    """Rules about the graph as a whole; the length of its longest path."""
+    level = levels(states, row, target)
+    rest = np.flatnonzero(action != env.num_actions - 1) if env.stops else np.arange(len(action))
+    undo = np.asarray(env.backward_action(pick(states, target[rest]), action[rest]))
+    reached = np.zeros((size_of(states), env.num_backward_actions), int)
+    np.add.at(reached, (target[rest], undo), 1)
+    twice = reached > 1
+    refuse(twice.any(1), states, "two edges into a state share a backward action", twice.argmax(1))
+    extra = env.backward_mask(states) & (reached == 0)
+    refuse(extra.any(1), states, "a second source: a parent cannot be reached from the source", extra.argmax(1))
+    longest = int(level.max())
+    if longest != env.max_steps:
+        fail(
+            f"the longest trajectory has {longest} actions, but max_steps is {env.max_steps}",
+            states,
+            int(level.argmax()),
+        )
+    ratio = env.log_paths_ratio(states)
+    if ratio is not None:
+        _check_path_counts(states, level, row, target, rest, undo, np.asarray(ratio, np.float64))
+    return longest
+
+
+def _check_path_counts(states, level, row, target, rest, undo, ratio) -> None:
+    paths = np.full(size_of(states), -np.inf)
+    paths[level == 0] = 0.0
+    for k in range(level.max()):
+        here = np.flatnonzero(level[row] == k)
+        np.logaddexp.at(paths, target[here], paths[row[here]])
+    # Both sides are fixed up to a constant per state: compare after taking out each state's total.
+    counted, claimed = paths[row[rest]], ratio[target[rest], undo]
+    for values in (counted, claimed):
+        total = np.full(size_of(states), -np.inf)
+        np.logaddexp.at(total, target[rest], values)
+        values -= total[target[rest]]
+    bad = ~(np.abs(counted - claimed) < 1e-6)
+    refuse(bad, pick(states, target[rest]), "log_paths_ratio disagrees with the counted paths to a parent", undo)
+
+
+def _check_values(env: Environment, states: Any) -> None:
+    """Rewards and modes of done states and of those that could stop."""
+    complete = np.asarray(states.done) | (env.forward_mask(states)[:, -1] & env.stops)
+    objects = pick(states, np.flatnonzero(complete))
+    reward = np.asarray(env.log_reward(objects))
+    refuse(~np.isfinite(reward), objects, "the log-reward is not finite; rewards must be finite and above 0")
+    if env.num_modes:
+        mode = np.asarray(env.mode(objects))
+        refuse((mode < -1) | (mode >= env.num_modes), objects, f"mode gives a number outside -1..{env.num_modes - 1}")

@@ -9,10 +9,15 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax.envs._environment import Environment
+from twinax.envs._state_rows import rows_of, show, size_of
 from twinax.errors import TwinaxError
 
 LIMIT = 2_000_000
 """More states than this are not enumerated."""
+
+
+class TooManyStates(TwinaxError):
+    """The world is larger than the limit that was set."""
 
 
 class Enumeration(NamedTuple):
@@ -58,13 +63,18 @@ def enumerate_states(env: Environment, limit: int = LIMIT) -> Enumeration:
     >>> enumerate_states(Hypergrid(dim=2, side=8)).done.sum()
     np.int64(64)
     """
+    return _in_order(env, *discover(env, limit))
+
+
+def discover(env: Environment, limit: int) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+    """All states, in the order in which they are first met, and the edges as source, action, target."""
     rng = np.random.default_rng(0)
     frontier = env.reset(1)
-    multipliers = rng.integers(1, 2**63, size=_rows(frontier).shape[1], dtype=np.uint64) | np.uint64(1)
+    multipliers = rng.integers(1, 2**63, size=rows_of(frontier).shape[1], dtype=np.uint64) | np.uint64(1)
     index = {int(_hash(frontier, multipliers)[0]): 0}
     layers, edges, first = [frontier], [], 0
     while True:
-        number = _size(frontier)
+        number = size_of(frontier)
         mask = np.asarray(env.forward_mask(frontier))
         row, action = np.nonzero(mask)
         if not len(row):
@@ -73,9 +83,9 @@ def enumerate_states(env: Environment, limit: int = LIMIT) -> Enumeration:
         hashes, where, inverse = np.unique(_hash(children, multipliers), return_index=True, return_inverse=True)
         _refuse_collisions(children, where, inverse)
         new = np.array([h for h, key in enumerate(hashes.tolist()) if key not in index], np.int64)
-        known = sum(_size(layer) for layer in layers)
+        known = sum(size_of(layer) for layer in layers)
         if known + len(new) > limit:
-            raise TwinaxError(f"the environment has more than {limit} states, too many to enumerate")
+            raise TooManyStates(f"the environment has more than {limit} states, too many to enumerate")
         index.update((int(hashes[h]), known + k) for k, h in enumerate(new))
         target = np.array([index[key] for key in hashes.tolist()], np.int64)[inverse]
         edges.append((row + first, action, target))
@@ -85,21 +95,47 @@ def enumerate_states(env: Environment, limit: int = LIMIT) -> Enumeration:
         frontier = jtu.tree_map(lambda x, new=new, where=where: x[where[new]], children)
         layers.append(frontier)
     states = jtu.tree_map(lambda *xs: np.concatenate(xs), *layers)
-    return _in_order(env, states, *(np.concatenate(column) for column in zip(*edges, strict=True)))
+    empty = np.zeros(0, np.int64)
+    source, action, target = (np.concatenate(column) for column in zip(*edges, (empty, empty, empty), strict=True))
+    return states, source, action, target
+
+
+def levels(states: Any, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """The length of the longest path to each state; a graph with a cycle is refused."""
+    number = size_of(states)
+    level = np.full(number, -1, np.int64)
+    waiting = np.bincount(target, minlength=number)  # parents without a level
+    order = np.argsort(source, kind="stable")
+    first = np.searchsorted(source[order], np.arange(number + 1))
+    ready, k = np.flatnonzero(waiting == 0), 0
+    while len(ready):
+        level[ready] = k
+        count = first[ready + 1] - first[ready]
+        edge = np.repeat(first[ready] - np.cumsum(count) + count, count) + np.arange(count.sum())
+        children, times = np.unique(target[order[edge]], return_counts=True)
+        waiting[children] -= times
+        ready, k = children[waiting[children] == 0], k + 1
+    if (level < 0).any():
+        raise TwinaxError(
+            f"the environment's graph has a cycle through the state {show(states, _on_cycle(level, source, target))}; "
+            "a GFlowNet needs an acyclic one"
+        )
+    return level
+
+
+def _on_cycle(level: np.ndarray, source: np.ndarray, target: np.ndarray) -> int:
+    # States without a level are on a cycle or behind one: walking back among them ends on a cycle.
+    parent = {int(t): int(s) for s, t in zip(source, target, strict=True) if level[s] < 0 and level[t] < 0}
+    here, seen = next(iter(parent)), set()
+    while here not in seen:
+        seen.add(here)
+        here = parent[here]
+    return here
 
 
 def _in_order(env, states, source, action, target) -> Enumeration:
-    number = _size(states)
-    level = np.zeros(number, np.int64)
-    # The longest path to each state; one pass per level, and a graph with a cycle never settles.
-    for _ in range(number + 1):
-        lifted = level.copy()
-        np.maximum.at(lifted, target, level[source] + 1)
-        if (lifted == level).all():
-            break
-        level = lifted
-    else:
-        raise TwinaxError("the environment's graph has a cycle; a GFlowNet needs an acyclic one")
+    number = size_of(states)
+    level = levels(states, source, target)
     order = np.argsort(level[source], kind="stable")
     source, action, target = source[order], action[order], target[order]
     bounds = np.searchsorted(level[source], np.arange(level.max() + 2))
@@ -108,28 +144,20 @@ def _in_order(env, states, source, action, target) -> Enumeration:
     log_reward[done] = np.asarray(env.log_reward(jtu.tree_map(lambda x: x[done], states)), np.float64)
     if not np.isfinite(log_reward[done]).all():
         bad = int(np.flatnonzero(done & ~np.isfinite(log_reward))[0])
-        where = jtu.tree_map(lambda x: x[bad].tolist(), states)
-        raise TwinaxError(f"the log-reward of the state {where} is {log_reward[bad]}; rewards must be finite and above 0")
+        raise TwinaxError(
+            f"the log-reward of the state {show(states, bad)} is {log_reward[bad]}; rewards must be finite and above 0"
+        )
     return Enumeration(states, done, source, action, target, bounds, log_reward)
 
 
-def _size(states: Any) -> int:
-    return jtu.tree_leaves(states)[0].shape[0]
-
-
-def _rows(states: Any) -> np.ndarray:
-    leaves = [np.asarray(x).reshape(_size(states), -1).astype(np.int64) for x in jtu.tree_leaves(states)]
-    return np.concatenate(leaves, 1)
-
-
 def _hash(states: Any, multipliers: np.ndarray) -> np.ndarray:
-    rows = _rows(states).view(np.uint64)
+    rows = rows_of(states).view(np.uint64)
     mixed = (rows + np.uint64(0x9E3779B97F4A7C15)) * multipliers
     mixed ^= mixed >> np.uint64(29)
     return (mixed * multipliers[::-1]).sum(1, dtype=np.uint64)
 
 
 def _refuse_collisions(states: Any, where: np.ndarray, inverse: np.ndarray) -> None:
-    rows = _rows(states)
+    rows = rows_of(states)
     if (rows != rows[where][inverse]).any():
         raise TwinaxError("two states share a hash; change the order of the state's arrays and try again")

@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import Any
-
-import equinox as eqx
 
 from twinax.types import Array, Bool, Float, Int
 
 
-class Environment(eqx.Module):
+class Environment(ABC):
     """A directed acyclic graph of states, built one action at a time, batch first.
 
     A state is any tree of arrays with a leading batch axis and a boolean leaf `done`. Masks are True
-    where an action is allowed. Every rule is written with `ops`, so it runs on the arrays it is given.
+    where an action is allowed. An environment holds only constants and is hashable (a frozen dataclass). Every rule is written with `ops`, so it runs on the arrays it is given.
     `check_env` proves that the rules fit together.
     """
 
-    num_actions: eqx.AbstractVar[int]
-    """Forward actions; where there is a stop action it is the last."""
-    num_backward_actions: eqx.AbstractVar[int]
-    """Backward actions, which undo forward actions other than stop."""
-    max_steps: eqx.AbstractVar[int]
-    """Length of the longest trajectory in actions, stop included."""
-    stops: eqx.AbstractVar[bool]
-    """Whether a trajectory ends by the stop action; then a done state is a copy of the state it stopped in,
-    its only parent, and the backward probability of stopping is 1. Otherwise the rules decide when a state is done."""
+    @property
+    @abstractmethod
+    def num_actions(self) -> int:
+        """Forward actions; where there is a stop action it is the last."""
+
+    @property
+    @abstractmethod
+    def num_backward_actions(self) -> int:
+        """Backward actions, which undo forward actions other than stop."""
+
+    @property
+    @abstractmethod
+    def max_steps(self) -> int:
+        """Length of the longest trajectory in actions, stop included."""
+
+    @property
+    def stops(self) -> bool:
+        """Whether a trajectory ends by the stop action.
+
+        Then a done state is a copy of the state it stopped in, its only parent, and the backward probability of
+        stopping is 1. Otherwise the rules decide when a state is done.
+        """
+        return True
 
     @abstractmethod
     def reset(self, batch: int) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import numpy as np
 
 from twinax import ops
@@ -22,6 +22,7 @@ class GridState(NamedTuple):
     done: Bool[Array, " batch"]
 
 
+@dataclass(frozen=True)
 class Hypergrid(Environment):
     """side^dim cells from the origin; action i adds one to coordinate i, action `dim` stops.
 
@@ -29,20 +30,30 @@ class Hypergrid(Environment):
     15
     """
 
-    dim: int = eqx.field(static=True)
-    side: int = eqx.field(static=True)
-    reward: Any = eqx.field(static=True)
-    num_actions: int = eqx.field(static=True)
-    num_backward_actions: int = eqx.field(static=True)
-    max_steps: int = eqx.field(static=True)
-    stops: bool = eqx.field(static=True)
+    dim: int = 4
+    """Number of coordinates."""
+    side: int = 20
+    """Cells along each coordinate."""
+    reward: Any = GridReward()
+    """What a cell pays: `GridReward`, `Uniform` or `Corners`."""
 
-    def __init__(self, dim: int = 4, side: int = 20, reward: Any = None):
-        if dim < 1 or side < 2:
-            raise TwinaxError(f"a hypergrid has dim={dim}, side={side}; dim must be at least 1 and side at least 2")
-        self.dim, self.side, self.reward = dim, side, reward or GridReward.easy()
-        self.num_actions, self.num_backward_actions = dim + 1, dim
-        self.max_steps, self.stops = dim * (side - 1) + 1, True
+    def __post_init__(self):
+        if self.dim < 1 or self.side < 2:
+            raise TwinaxError(
+                f"a hypergrid has dim={self.dim}, side={self.side}; dim must be at least 1 and side at least 2"
+            )
+
+    @property
+    def num_actions(self) -> int:
+        return self.dim + 1
+
+    @property
+    def num_backward_actions(self) -> int:
+        return self.dim
+
+    @property
+    def max_steps(self) -> int:
+        return self.dim * (self.side - 1) + 1
 
     def reset(self, batch: int) -> GridState:
         return GridState(np.zeros((batch, self.dim), np.int32), np.zeros((batch,), bool))

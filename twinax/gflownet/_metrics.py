@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax.tree_util as jtu
 import numpy as np
 
@@ -39,7 +38,8 @@ class MetricOptions:
                 raise TwinaxError(f"metrics.{name} is {getattr(self, name)}; it must be at least 1")
 
 
-class Samples(eqx.Module):
+@tree.record
+class Samples:
     """The cheap tier: arrays that live in the state's carry."""
 
     objects: Any

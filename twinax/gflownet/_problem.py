@@ -27,7 +27,7 @@ TILE = 16_384
 """States that an exact evaluation looks at in one piece."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GFlowNet(Problem):
     """See `problem`, which fills in the defaults."""
 

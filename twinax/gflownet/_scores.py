@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
-
 from twinax import ops, tree
 from twinax.envs import Environment
 from twinax.gflownet._policy import Networks, backward_log_probs
@@ -18,7 +16,8 @@ from twinax.gflownet._trajectories import Trajectories
 from twinax.types import Array, Bool, Float, Int
 
 
-class Scores(eqx.Module):
+@tree.record
+class Scores:
     """Log-probabilities of trajectories on the (time, batch) grid, 0 where not valid; None where not asked for."""
 
     log_pf: Float[Array, "time batch"]
@@ -51,7 +50,8 @@ class Scores(eqx.Module):
         return self.valid & ~following
 
 
-class Rows(eqx.Module):
+@tree.record
+class Rows:
     """Where the visited states of all trajectories stand in one list, trajectory after trajectory."""
 
     time: Int[Array, " rows"]
@@ -109,6 +109,7 @@ def score(
 
     `needs` names the optional fields of `Scores` to fill; `size` is the static number of rows (JAX).
     """
+    trajectories = trajectories.trimmed()
     size = int(num_rows(env, trajectories)) if size is None else size
     rows = visited_rows(env, trajectories, size)
     states = tree.map_leaves(rows.gather, trajectories.states)

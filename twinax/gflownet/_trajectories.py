@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
-
 from twinax import ops, tree
 from twinax.envs import Environment
 from twinax.gflownet._exploration import sample_actions
 from twinax.types import Array, Float, Int
 
 
-class Trajectories(eqx.Module):
+@tree.record
+class Trajectories:
     """A batch of trajectories, time first; entries at and after `length` are padding."""
 
     states: Any
@@ -21,6 +20,12 @@ class Trajectories(eqx.Module):
     actions: Int[Array, "time batch"]
     length: Int[Array, " batch"]
     """Number of actions."""
+
+    def trimmed(self) -> Trajectories:
+        """Without the time after the longest trajectory, where shapes may depend on data (not in JAX)."""
+        longest = ops.max(self.length)
+        states = tree.map_leaves(lambda x: ops.used(x, longest + 1), self.states)
+        return Trajectories(states, ops.used(self.actions, longest), self.length)
 
     @property
     def last(self) -> Any:
@@ -57,11 +62,10 @@ def forward_rollout(
         actions = ops.set_at(actions, t, action)
         return moved, states, actions, length + ops.cast(~state.done, length), t + 1
 
-    final, states, actions, length, t = ops.while_loop(going, act, (state, states, actions, length, 0))
-    # The last slot always holds the final state, also where a compiled loop leaves slots unwritten.
-    states = tree.map_leaves(lambda x: ops.used(x, t + 1), states)
+    final, states, actions, length, _ = ops.while_loop(going, act, (state, states, actions, length, 0))
+    # Slots after the longest trajectory stay unwritten, but the last one always holds the final state.
     states = tree.map_leaves(lambda buffer, x: ops.set_at(buffer, -1, x), states, final)
-    return Trajectories(states, ops.used(actions, t), length)
+    return Trajectories(states, actions, length)
 
 
 def backward_rollout(

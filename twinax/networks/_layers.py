@@ -10,6 +10,7 @@ import numpy as np
 
 from twinax import ops
 from twinax.errors import UnknownName
+from twinax.tree import record, static
 from twinax.types import Array, Float, Int
 
 ACTIVATIONS: dict[str, Callable] = {
@@ -28,14 +29,15 @@ def activation(name: str) -> Callable:
     return ACTIVATIONS[name]
 
 
-class KHot(eqx.Module):
+@record
+class KHot:
     """Rows that are 1 at a few distinct indices: what one-hot coded coordinates are, kept short.
 
     A `Linear` layer adds the matching columns of its weight instead of multiplying zeros.
     """
 
     indices: Int[Array, "*batch k"]
-    size: int = eqx.field(static=True)
+    size: int = static()
 
     def dense(self, dtype: Any) -> Float[Array, "*batch size"]:
         """The same rows written out."""

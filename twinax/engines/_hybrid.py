@@ -1,0 +1,111 @@
+"""The hybrid engine: PyTorch samples, JAX differentiates and updates, parameters go back through one buffer."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+import torch
+
+from twinax.bridge import ParameterSync, to_jax
+from twinax.engines._jax import make_update
+from twinax.engines._torch import TorchEngine, to_tensors
+from twinax.optimizer import Moments
+from twinax.problem import Loss, Metrics, Problem, State
+
+
+class HybridEngine(TorchEngine):
+    """The torch engine with another update primitive."""
+
+    mode = "hybrid"
+
+    def __init__(self, problem: Problem, *, dtype: str, chunk: int):
+        super().__init__(problem, dtype=dtype, chunk=chunk)
+        self._networks: Any = None
+        self._moments: Any = None
+        self._programs: dict[Any, Any] = {}
+        self._sync: Any = None
+
+    def _load(self, state: State) -> None:
+        super()._load(state)
+        for parameter in jtu.tree_leaves(self._state.networks):
+            parameter.requires_grad_(False)
+        self._sync = ParameterSync(self._state.networks)
+        self._networks, self._moments = jtu.tree_map(jnp.array, (state.networks, state.optimizer))
+        self._update = self._cross
+
+    def state(self) -> State:
+        s = self._state
+        networks, moments = jtu.tree_map(np.array, (self._networks, self._moments))
+        carry, targets = jtu.tree_map(lambda x: x.numpy().copy(), (s.carry, s.targets))
+        return State(networks, targets, carry, moments, np.array(int(s.step), np.int32), np.array(s.seed, np.uint32))
+
+    def _program(self, loss: Loss):
+        """One compiled update per loss: `(networks, moments, batch) -> (networks, moments, flat, terms)`."""
+        key = getattr(loss, "__func__", loss)
+        if key not in self._programs:
+            update = make_update(self.problem)
+
+            def step(networks, moments: Moments, batch):
+                state, terms = update(State(networks, None, None, moments, None, None), loss, batch)
+                return state.networks, state.optimizer, self._sync.ravel(state.networks), terms
+
+            self._programs[key] = jax.jit(step, donate_argnums=(0, 1))
+        return self._programs[key]
+
+    def _cross(self, state: State, loss: Loss, batch: Any) -> tuple[State, Metrics]:
+        batch, program = to_jax(batch, narrow="allow"), self._program(loss)
+        first = not self.compile_seconds
+        begin = time.perf_counter()
+        self._networks, self._moments, flat, terms = program(self._networks, self._moments, batch)
+        if first:
+            jax.block_until_ready(flat)
+            self.compile_seconds = time.perf_counter() - begin
+        self._sync.push(flat)
+        return state, terms
+
+    def _run(self, steps: int) -> dict[str, np.ndarray]:
+        settings = to_tensors({k: self._widen(v) for k, v in self.settings.items()})
+        logs = []
+        with torch.no_grad():
+            for _ in range(steps):
+                draws = self._draws(int(self._state.step))
+                state, terms = self.problem.step(self._state, draws, settings, self._update)
+                self._state = dataclasses.replace(state, step=state.step + 1)
+                logs.append(terms)
+        return {name: np.array([np.asarray(row[name]) for row in logs]) for name in logs[0]}
+
+    @torch.no_grad()
+    def profile(self, steps: int = 20) -> dict[str, float]:
+        kept = self.state()
+        settings = to_tensors({k: self._widen(v) for k, v in self.settings.items()})
+        program = self._program(self.problem.loss)
+        times: dict[str, list[float]] = {name: [] for name in ("sample", "convert", "loss+backward+optimizer", "sync")}
+        for k in range(steps + 3):
+            draws = self._draws(int(self._state.step) + k)
+            marks = [time.perf_counter()]
+            _, batch = self.problem.collect(self._state, draws, settings)
+            marks.append(time.perf_counter())
+            batch = to_jax(batch, narrow="allow")
+            marks.append(time.perf_counter())
+            self._networks, self._moments, flat, _ = program(self._networks, self._moments, batch)
+            jax.block_until_ready(flat)
+            marks.append(time.perf_counter())
+            self._sync.push(flat)
+            marks.append(time.perf_counter())
+            for name, a, b in zip(times, marks[:-1], marks[1:], strict=True):
+                times[name].append(b - a)
+        self._load(kept)
+        return {name: float(np.median(values[3:])) for name, values in times.items()}
+
+    def ceiling(self, torch_profile: dict[str, float]) -> float:
+        """The most that this mode could gain over the torch mode: all of its time against its sampling alone.
+
+        Amdahl's law: what stays in PyTorch bounds the whole, however quick the rest becomes.
+        """
+        return sum(torch_profile.values()) / torch_profile["sample"]
