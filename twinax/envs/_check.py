@@ -47,8 +47,8 @@ def check_env(env: Environment, limit: int = 50_000, seed: int = 0) -> EnvReport
     32
     """
     rng = np.random.default_rng(seed)
-    _check_reset(env)
     _check_shapes(env, env.reset(3))
+    _check_reset(env)
     try:
         states, _, _, target = discover(env, limit)
     except TooManyStates:
@@ -76,6 +76,13 @@ def _check_reset(env: Environment) -> None:
     states = env.reset(3)
     refuse(~equal(states, pick(states, np.zeros(3, int))), states, "reset gives more than one source state")
     refuse(np.asarray(states.done), states, "the source state is done")
+    moved = env.step(states, env.forward_mask(states).argmax(1).astype(np.int32))
+    if jtu.tree_structure(states) != jtu.tree_structure(moved):
+        raise TwinaxError(f"step turns a state from {jtu.tree_structure(states)} into {jtu.tree_structure(moved)}")
+    for before, after in zip(jtu.tree_leaves(states), jtu.tree_leaves(moved), strict=True):
+        if before.shape != after.shape or before.dtype != after.dtype:
+            kinds = f"{before.dtype}{before.shape} into {after.dtype}{after.shape}"
+            raise TwinaxError(f"step turns an array of the state from {kinds}; shape and dtype must be kept")
 
 
 def _check_shapes(env: Environment, states: Any) -> None:
@@ -118,10 +125,6 @@ def _check_ends(env: Environment, states: Any) -> None:
 
 
 def _check_forward(env: Environment, states: Any, action: np.ndarray, children: Any) -> None:
-    for before, after in zip(jtu.tree_leaves(states), jtu.tree_leaves(children), strict=True):
-        if before.shape != after.shape or before.dtype != after.dtype:
-            kinds = f"{before.dtype}{before.shape} into {after.dtype}{after.shape}"
-            raise TwinaxError(f"step turns an array of the state from {kinds}; shape and dtype must be kept")
     refuse(equal(children, states), states, "an allowed forward action does not change the state", action)
     stop = (action == env.num_actions - 1) if env.stops else np.zeros(len(action), bool)
     if env.stops:
@@ -174,11 +177,9 @@ def _check_graph(env: Environment, states: Any, row: np.ndarray, action: np.ndar
     level = levels(states, row, target)
     rest = np.flatnonzero(action != env.num_actions - 1) if env.stops else np.arange(len(action))
     undo = np.asarray(env.backward_action(pick(states, target[rest]), action[rest]))
-    reached = np.zeros((size_of(states), env.num_backward_actions), int)
-    np.add.at(reached, (target[rest], undo), 1)
-    twice = reached > 1
-    refuse(twice.any(1), states, "two edges into a state share a backward action", twice.argmax(1))
-    extra = env.backward_mask(states) & (reached == 0)
+    reached = np.zeros((size_of(states), env.num_backward_actions), bool)
+    reached[target[rest], undo] = True
+    extra = env.backward_mask(states) & ~reached
     refuse(extra.any(1), states, "a second source: a parent cannot be reached from the source", extra.argmax(1))
     longest = int(level.max())
     if longest != env.max_steps:

@@ -36,12 +36,12 @@ def wander(env: Environment, rng: np.random.Generator) -> Any:
         state = env.step(state, _choose(mask, rng))
         visited.append(pick(state, going))
         walker.append(going)
-    refuse(~np.asarray(state.done), state, f"a walk of max_steps={env.max_steps} actions does not end")
     states = jtu.tree_map(lambda *xs: np.concatenate(xs), *visited)
     walks = np.column_stack([np.concatenate(walker), rows_of(states)])
     _, first, inverse = np.unique(walks, axis=0, return_index=True, return_inverse=True)
     repeated = first[inverse.reshape(-1)] != np.arange(len(walks))
     refuse(repeated, states, "the environment's graph has a cycle: a walk comes back to a state")
+    refuse(~np.asarray(state.done), state, f"a walk of max_steps={env.max_steps} actions does not end")
     return pick(states, np.sort(np.unique(walks[:, 1:], axis=0, return_index=True)[1]))
 
 

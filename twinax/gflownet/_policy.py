@@ -11,7 +11,7 @@ import numpy as np
 from twinax import ops
 from twinax.envs import Environment
 from twinax.errors import TwinaxError, UnknownName
-from twinax.networks import MLP, Linear, activation, perceptron
+from twinax.networks import MLP, Linear, acting, activation, perceptron
 from twinax.types import Array, Float
 
 BACKWARD = ("learned", "uniform", "maxent")
@@ -63,6 +63,11 @@ class Policy(eqx.Module):
         )
 
 
+    def acting(self) -> Policy:
+        """The same policy laid out for a rollout."""
+        return Policy(acting(self.layers), self.activation, self.sizes)  # type: ignore[arg-type]
+
+
 class SeparatePolicy(eqx.Module):
     """A network for each head."""
 
@@ -76,6 +81,11 @@ class SeparatePolicy(eqx.Module):
             None if self.backward is None else self.backward(observation),
             None if self.flow is None else self.flow(observation)[..., 0],
         )
+
+
+    def acting(self) -> SeparatePolicy:
+        """The forward policy laid out for a rollout."""
+        return SeparatePolicy(MLP(acting(self.forward.layers), self.forward.activation), None, None)  # type: ignore[arg-type]
 
 
 class Networks(eqx.Module):

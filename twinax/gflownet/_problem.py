@@ -87,9 +87,10 @@ class GFlowNet(Problem):
         return self.exploration.settings()
 
     def collect(self, state: State, draws, settings) -> tuple[Samples, Trajectories]:
+        policy = state.networks.policy.acting()
         trajectories = forward_rollout(
             self.env,
-            lambda observation: state.networks.policy(observation).forward_logits,
+            lambda observation: policy(observation).forward_logits,
             draws["action"],
             draws["explore"],
             scheduled(settings["epsilon"], state.step),
@@ -258,7 +259,7 @@ def problem(
     )
 
 
-def row_sizes(batch: int, longest: int, ratio: float = 1.25, smallest: int = 64) -> tuple[int, ...]:
+def row_sizes(batch: int, longest: int, ratio: float = 1.4, smallest: int = 64) -> tuple[int, ...]:
     """Static numbers of rows for a compiled loss: rising by `ratio`, rounded up to 16, the last one the most possible."""
     most = batch * longest
     sizes, size = [], float(max(smallest, 2 * batch))

@@ -8,7 +8,7 @@ from typing import Any
 from twinax import ops, tree
 from twinax.envs import Environment
 from twinax.gflownet._exploration import sample_actions
-from twinax.types import Array, Float, Int
+from twinax.types import Array, Bool, Float, Int
 
 
 @tree.record
@@ -35,37 +35,82 @@ class Trajectories:
 
 def forward_rollout(
     env: Environment,
-    logits: Callable[[Any], Float[Array, "batch actions"]],
+    logits: Callable[[Any], Float[Array, "rows actions"]],
     uniform: Float[Array, "time batch actions"],
     explore: Float[Array, "time batch"],
     epsilon: Any = 0.0,
     temperature: Any = 1.0,
 ) -> Trajectories:
-    """Act until every trajectory is done; the loop ends with the longest one, not at `max_steps`."""
+    """Act until every trajectory is done; the loop ends with the longest one, not at `max_steps`.
+
+    In a compiled loop the network sees fewer and fewer rows: whenever half of the trajectories have ended,
+    the ones still going are gathered into half as many rows.
+    """
     batch = uniform.shape[1]
     state = ops.like(env.reset(batch), uniform)
     states = tree.map_leaves(lambda x: ops.set_at(ops.zeros((env.max_steps + 1, *x.shape), x), 0, x), state)
     actions = ops.zeros((env.max_steps, batch), uniform, "int32")
     length = ops.zeros((batch,), uniform, "int32")
 
-    def going(carry):
+    def going(carry, more_than: int):
         state, _, _, _, t = carry
-        return (t < env.max_steps) & ~ops.all(state.done)
+        return (t < env.max_steps) & (ops.sum(ops.cast(~state.done, "int32")) > more_than)
 
-    def act(carry):
+    def act(carry, rows: Rows | None):
         state, states, actions, length, t = carry
-        action = sample_actions(
-            logits(env.observe(state)), env.forward_mask(state), uniform[t], explore[t], epsilon, temperature
-        )
+        out = logits(env.observe(state)) if rows is None else rows.spread(logits(env.observe(rows.pick(state))))
+        action = sample_actions(out, env.forward_mask(state), uniform[t], explore[t], epsilon, temperature)
         moved = env.step(state, action)
         states = tree.map_leaves(lambda buffer, x: ops.set_at(buffer, t + 1, x), states, moved)
         actions = ops.set_at(actions, t, action)
         return moved, states, actions, length + ops.cast(~state.done, length), t + 1
 
-    final, states, actions, length, _ = ops.while_loop(going, act, (state, states, actions, length, 0))
+    carry = (state, states, actions, length, 0)
+    sizes = _row_counts(batch) if ops.framework(uniform) == "jax" else [batch]
+    for size, smaller in zip(sizes, [*sizes[1:], 0], strict=True):
+        rows = None if size == batch else Rows.of_going(carry[0].done, size)
+        carry = ops.while_loop(
+            lambda carry, smaller=smaller: going(carry, smaller), lambda carry, rows=rows: act(carry, rows), carry
+        )
+    final, states, actions, length, _ = carry
     # Slots after the longest trajectory stay unwritten, but the last one always holds the final state.
     states = tree.map_leaves(lambda buffer, x: ops.set_at(buffer, -1, x), states, final)
     return Trajectories(states, actions, length)
+
+
+def _row_counts(batch: int) -> list[int]:
+    sizes = [batch]
+    while sizes[-1] > 2:
+        sizes.append(-(-sizes[-1] // 2))
+    return sizes
+
+
+@tree.record
+class Rows:
+    """The trajectories that a network still has to look at, in a smaller batch."""
+
+    index: Int[Array, " rows"]
+    """Trajectory of each row."""
+    place: Int[Array, " batch"]
+    """Row of each trajectory; any row for those that are done."""
+
+    @classmethod
+    def of_going(cls, done: Bool[Array, " batch"], size: int) -> Rows:
+        """Those not done come first, in order; there are at most `size` of them."""
+        order = ops.cumsum(ops.cast(~done, "int32")) - 1
+        place = ops.where(done, size - 1, order)
+        slots = ops.arange(size, done)[:, None]
+        batch = ops.arange(done.shape[0], done)[None]
+        index = ops.sum(ops.where((place[None] == slots) & ~done[None], batch, 0), 1)
+        return cls(ops.cast(index, "int32"), ops.cast(place, "int32"))
+
+    def pick(self, state: Any) -> Any:
+        """The rows of a batch of states."""
+        return tree.map_leaves(lambda x: ops.take(x, self.index), state)
+
+    def spread(self, rows: Float[Array, "rows actions"]) -> Float[Array, "batch actions"]:
+        """Back to the whole batch; done trajectories get some row, which masks make irrelevant."""
+        return ops.take(rows, self.place)
 
 
 def backward_rollout(

@@ -1,16 +1,18 @@
 """Networks, each defined once: the framework of their leaves decides where they run."""
 
-from twinax.networks._layers import ACTIVATIONS, KHot, Linear, activation
+from twinax.networks._layers import ACTIVATIONS, ActingLinear, KHot, Linear, acting, activation
 from twinax.networks._mlp import MLP, Ensemble, perceptron
 from twinax.networks._torch_module import as_torch_module
 from twinax.networks._trees import ema, frozen, num_parameters
 
 __all__ = [
     "ACTIVATIONS",
+    "ActingLinear",
     "KHot",
     "Ensemble",
     "Linear",
     "MLP",
+    "acting",
     "activation",
     "as_torch_module",
     "ema",

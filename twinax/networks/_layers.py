@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -64,3 +64,28 @@ class Linear(eqx.Module):
         if isinstance(x, KHot):
             return ops.khot_linear(x.indices, self.weight, self.bias)
         return ops.linear(x, self.weight, self.bias)
+
+
+class ActingLinear(eqx.Module):
+    """A `Linear` laid out for many small batches without gradients: the weight turned round, in x out."""
+
+    table: Array
+    bias: Array | None
+
+    def __call__(self, x: Any) -> Array:
+        y = ops.khot_rows(x.indices, self.table) if isinstance(x, KHot) else x @ self.table
+        return y if self.bias is None else y + self.bias
+
+
+def acting(layers: Sequence[Linear]) -> tuple[Linear | ActingLinear, ...]:
+    """The same layers, laid out for a rollout.
+
+    Looking up rows needs them side by side; XLA's small products are also half as dear in this layout, while
+    PyTorch's are not, so there only the first layer changes.
+    """
+    every = ops.framework(layers[0].weight) == "jax"
+
+    def turned(layer: Linear) -> ActingLinear:
+        return ActingLinear(ops.transpose(layer.weight), layer.bias)
+
+    return tuple(turned(layer) if every or i == 0 else layer for i, layer in enumerate(layers))

@@ -7,7 +7,6 @@ engine, so a float64 run repeats the choices of a float32 one.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,30 +14,36 @@ import numpy as np
 
 from twinax.noise._draws import Draw
 
-TINY = float(np.finfo(np.float32).tiny)
-
-
 def key_draws(spec: Mapping[str, Draw], seed, step, stream: int = 0) -> dict[str, Any]:
-    """JAX arrays for one step; traceable, so it stands inside the compiled loop."""
-    import jax
+    """JAX arrays for one step; traceable, so it stands inside the compiled loop.
 
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), stream), step)
-    return {name: _from_key(jax.random.fold_in(key, _tag(name)), draw) for name, draw in spec.items()}
-
-
-def _tag(name: str) -> int:
-    return zlib.crc32(name.encode()) & 0x7FFFFFFF
-
-
-def _from_key(key, draw: Draw):
+    All arrays are cut from one block of bits, in the order of their names: a key derivation of its own for
+    each would cost more than the numbers.
+    """
     import jax
     import jax.numpy as jnp
 
+    # Threefry is a cipher of a counter under a two-word key: (seed, step) is that key.
+    words = [jnp.asarray(seed, jnp.uint32), jnp.asarray(step).astype(jnp.uint32) * 2 + jnp.uint32(stream)]
+    key = jax.random.wrap_key_data(jnp.stack(words), impl="threefry2x32")
+    sizes = {name: int(np.prod(spec[name].shape)) for name in sorted(spec)}
+    bits = jax.random.bits(key, (sum(sizes.values()),), jnp.uint32)
+    ends = dict(zip(sizes, np.cumsum(list(sizes.values())).tolist(), strict=True))
+    return {name: _from_bits(bits[ends[name] - sizes[name] : ends[name]], draw) for name, draw in spec.items()}
+
+
+def _from_bits(bits, draw: Draw):
+    import jax
+    import jax.numpy as jnp
+
+    bits = bits.reshape(draw.shape)
+    if draw.kind == "integers":
+        return (bits % jnp.uint32(draw.high)).astype(jnp.int32)
+    # 23 bits and a half: never 0, never 1, every value exact in float32
+    uniform = ((bits >> 9).astype(jnp.float32) + 0.5) * jnp.float32(2.0**-23)
     if draw.kind == "uniform":
-        return jax.random.uniform(key, draw.shape, jnp.float32, minval=TINY)
-    if draw.kind == "normal":
-        return jax.random.normal(key, draw.shape, jnp.float32)
-    return jax.random.randint(key, draw.shape, 0, draw.high, jnp.int32)
+        return uniform
+    return jnp.float32(np.sqrt(2.0)) * jax.lax.erf_inv(2.0 * uniform - 1.0)
 
 
 def numpy_draws(spec: Mapping[str, Draw], seed: int, step: int, stream: int = 0) -> dict[str, np.ndarray]:
@@ -52,7 +57,7 @@ def generator_draws(spec: Mapping[str, Draw], generator) -> dict[str, Any]:
 
     def one(draw: Draw):
         if draw.kind == "uniform":
-            return torch.rand(draw.shape, generator=generator).clamp_(min=TINY)
+            return torch.rand(draw.shape, generator=generator).clamp_(min=2.0**-24)
         if draw.kind == "normal":
             return torch.randn(draw.shape, generator=generator)
         assert draw.high is not None

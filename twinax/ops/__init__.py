@@ -247,7 +247,8 @@ def mean(x: Any, axis: int | tuple[int, ...] | None = None, mask: Any = None) ->
     b = backend(x)
     if mask is None:
         return b.mean(x, axis)
-    number = b.sum(b.cast(mask, x), axis)
+    counted = mask if mask.shape == x.shape else b.broadcast(mask, x.shape)
+    number = b.sum(b.cast(counted, x), axis)
     return b.sum(b.where(mask, x, 0), axis) / b.where(number == 0, 1, number)
 
 
@@ -323,6 +324,16 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
 def khot_linear(indices: Any, weight: Any, bias: Any = None) -> Any:
     """`linear` of a row that is 1 at a few distinct indices and 0 elsewhere, by adding columns of W."""
     return backend(weight).khot_linear(indices, weight, bias)
+
+
+def khot_rows(indices: Any, table: Any) -> Any:
+    """The sum of a few rows of a table for each row of indices. Meant for acting: no gradient is promised."""
+    return backend(table).khot_rows(indices, table)
+
+
+def transpose(matrix: Any) -> Any:
+    """The transposed matrix as a copy in its own memory order."""
+    return backend(matrix).transpose(matrix)
 
 
 def einsum(formula: str, *arrays: Any) -> Any:

@@ -31,16 +31,9 @@ def stop_gradient(x):
 
 
 def where(condition, a, b):
-    # Python scalars stay weak, so they do not widen a float32 array.
-    return np.where(condition, *_weak(a, b))
-
-
-def _weak(a, b):
-    if isinstance(a, (int, float)) and hasattr(b, "dtype"):
-        a = b.dtype.type(a)
-    if isinstance(b, (int, float)) and hasattr(a, "dtype"):
-        b = a.dtype.type(b)
-    return a, b
+    # Python numbers are weak here: they do not widen a float32 array, and 0.5 is not cut by an integer one.
+    dtype = np.result_type(a, b)
+    return np.where(condition, np.asarray(a, dtype), np.asarray(b, dtype))
 
 
 def take(x, index, axis):
@@ -155,14 +148,25 @@ def logsumexp(x, axis, mask):
         x = where(mask, x, MASKED)
     if x.shape[axis] == 0:
         return np.full(np.delete(x.shape, axis), -np.inf, x.dtype)
+    top = _finite_max(x, axis)
+    with np.errstate(divide="ignore"):
+        return np.squeeze(top, axis) + np.log(np.sum(np.exp(x - top), axis))
+
+
+def _finite_max(x, axis):
+    # A row of -inf has no finite maximum, and inf - inf is not a number.
     top = np.max(x, axis, keepdims=True)
-    return np.squeeze(top, axis) + np.log(np.sum(np.exp(x - top), axis))
+    return np.where(np.isfinite(top), top, np.zeros((), x.dtype))
 
 
 def log_softmax(x, mask, axis):
     if mask is not None:
         x = where(mask, x, MASKED)
-    return x - np.expand_dims(logsumexp(x, axis, None), axis)
+    if x.shape[axis] == 0:
+        return x
+    # The shift comes first: next to MASKED the log of the sum would be rounded away.
+    shifted = x - _finite_max(x, axis)
+    return shifted - np.log(np.sum(np.exp(shifted), axis, keepdims=True))
 
 
 def linear(x, weight, bias):
@@ -170,8 +174,16 @@ def linear(x, weight, bias):
     return y if bias is None else y + bias
 
 
+def transpose(weight):
+    return np.ascontiguousarray(weight.T)
+
+
+def khot_rows(indices, table):
+    return table[indices].sum(-2)
+
+
 def khot_linear(indices, weight, bias):
-    y = weight.T[indices].sum(-2)
+    y = khot_rows(indices, weight.T)
     return y if bias is None else y + bias
 
 
@@ -197,7 +209,8 @@ def while_loop(condition, body, carry):
 
 def map_rows(function, rows, tile):
     number = jtu.tree_leaves(rows)[0].shape[0]
-    parts = [function(jtu.tree_map(lambda x, i=i: x[i : i + tile], rows)) for i in range(0, number, tile)]
+    starts = range(0, number, tile) or (0,)
+    parts = [function(jtu.tree_map(lambda x, i=i: x[i : i + tile], rows)) for i in starts]
     return jtu.tree_map(lambda *items: np.concatenate(items), *parts)
 
 

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 
 MASKED = -1e9
 _DTYPES = {
-    name: getattr(torch, name) for name in ("float32", "float64", "int32", "int64", "uint8", "int8", "bool", "bfloat16")
+    name: getattr(torch, name)
+    for name in ("float16", "float32", "float64", "bfloat16", "uint8", "int8", "int16", "int32", "int64", "bool")
 }
 
 
@@ -18,7 +19,10 @@ def _dtype(dtype):
 
 
 def convert(tree, reference):
-    return jtu.tree_map(lambda x: x if isinstance(x, torch.Tensor) else torch.from_numpy(np.array(x)), tree)
+    def one(x):
+        return x if isinstance(x, torch.Tensor) else torch.from_numpy(np.array(x)).to(reference.device)
+
+    return jtu.tree_map(one, tree)
 
 
 def full(shape, value, reference, dtype):
@@ -44,6 +48,8 @@ einsum = torch.einsum
 
 
 def take(x, index, axis):
+    if index.dtype is not torch.int32 and index.dtype is not torch.int64:
+        index = index.long()
     if index.dim() == 1:
         return torch.index_select(x, axis, index)
     flat = torch.index_select(x, axis, index.reshape(-1))
@@ -100,6 +106,8 @@ def sum(x, axis):
 
 
 def mean(x, axis):
+    if not x.dtype.is_floating_point:
+        x = x.to(torch.get_default_dtype())
     return torch.mean(x) if axis is None else torch.mean(x, axis)
 
 
@@ -146,13 +154,21 @@ def log_softmax(x, mask, axis):
 linear = F.linear
 
 
+def transpose(weight):
+    return weight.t().contiguous()
+
+
+def khot_rows(indices, table):
+    y = F.embedding_bag(indices.reshape(-1, indices.shape[-1]), table, mode="sum")
+    return y.reshape(*indices.shape[:-1], table.shape[1])
+
+
 def khot_linear(indices, weight, bias):
     if torch.is_grad_enabled() and weight.requires_grad:
         # A product with the one-hot rows: its gradient is a product too, where a gather's is a scatter.
         rows = torch.zeros(*indices.shape[:-1], weight.shape[1], dtype=weight.dtype, device=weight.device)
         return F.linear(rows.scatter_(-1, indices.long(), 1.0), weight, bias)
-    y = F.embedding_bag(indices.reshape(-1, indices.shape[-1]), weight.t(), mode="sum")
-    y = y.reshape(*indices.shape[:-1], weight.shape[0])
+    y = khot_rows(indices, weight.t())
     return y if bias is None else y + bias
 
 
@@ -176,7 +192,8 @@ def while_loop(condition, body, carry):
 
 def map_rows(function, rows, tile):
     number = jtu.tree_leaves(rows)[0].shape[0]
-    parts = [function(jtu.tree_map(lambda x, i=i: x[i : i + tile], rows)) for i in range(0, number, tile)]
+    starts = range(0, number, tile) or (0,)
+    parts = [function(jtu.tree_map(lambda x, i=i: x[i : i + tile], rows)) for i in starts]
     return jtu.tree_map(lambda *items: torch.cat(items), *parts)
 
 
