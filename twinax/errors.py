@@ -24,9 +24,7 @@ class MissingExtra(TwinaxError):
     """An optional dependency is needed; the text names the pip command."""
 
     def __init__(self, package: str, extra: str, purpose: str):
-        super().__init__(
-            f"{purpose} needs {package}, which is not installed: pip install 'twinax[{extra}]'"
-        )
+        super().__init__(f"{purpose} needs {package}, which is not installed: pip install 'twinax[{extra}]'")
 
 
 def require(package: str, extra: str, purpose: str) -> None:

@@ -64,7 +64,7 @@ class Problem(ABC):
         return {}
 
     @abstractmethod
-    def collect(self, state: State, draws: Mapping[str, Any], settings: Mapping[str, Any]):
+    def collect(self, state: State, draws: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Any, Any]:
         """Act in the world: `(carry, batch)`. Runs without gradients."""
 
     @abstractmethod

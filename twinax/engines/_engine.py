@@ -98,7 +98,7 @@ class Engine(ABC):
 
 
 def _refuse_non_finite(logs: Mapping[str, np.ndarray], before: int) -> None:
-    bad = {name: ~np.isfinite(values).reshape(len(values), -1).all(1) for name, values in logs.items()}
+    bad: dict[str, Any] = {name: ~np.isfinite(values).reshape(len(values), -1).all(1) for name, values in logs.items()}
     rows = np.flatnonzero(np.any(list(bad.values()), axis=0))
     if not len(rows):
         return
@@ -107,5 +107,3 @@ def _refuse_non_finite(logs: Mapping[str, np.ndarray], before: int) -> None:
     names = sorted((name for name in logs if bad[name][row]), key=lambda name: name in ("loss", "grad_norm"))
     value = np.ravel(logs[names[0]][row])
     raise NonFinite(before + row + 1, names[0], float(value[~np.isfinite(value)][0]))
-
-

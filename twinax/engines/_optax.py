@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ def apply_update(recipe: Optimizer, networks: Any, gradients: Any, moments: Mome
     else:
         adam = optax.scale_by_adam(recipe.beta1, recipe.beta2, recipe.eps)
         before = optax.ScaleByAdamState(moments.count, moments.first, moments.second)
-        updates, after = adam.update(gradients, before)
+        updates, after = cast(tuple[Any, optax.ScaleByAdamState], adam.update(gradients, before))
         count, first, second = after.count, after.mu, after.nu
     # Divided as an integer, the count would be a float32 even in a float64 run.
     factor = recipe.factor(moments.count.astype(norm.dtype))
@@ -33,8 +33,10 @@ def apply_update(recipe: Optimizer, networks: Any, gradients: Any, moments: Mome
 
     def move(parameter, update, rate):
         # AdamW: p - rate (update + decay p), decay first as PyTorch does it
-        return parameter * (1 - rate * recipe.weight_decay) - rate * update if recipe.weight_decay else (
-            parameter - rate * update
+        return (
+            parameter * (1 - rate * recipe.weight_decay) - rate * update
+            if recipe.weight_decay
+            else (parameter - rate * update)
         )
 
     return jax.tree.map(move, networks, updates, rates), Moments(count, first, second), norm

@@ -12,7 +12,8 @@ class Environment(ABC):
     """A directed acyclic graph of states, built one action at a time, batch first.
 
     A state is any tree of arrays with a leading batch axis and a boolean leaf `done`. Masks are True
-    where an action is allowed. An environment holds only constants and is hashable (a frozen dataclass). Every rule is written with `ops`, so it runs on the arrays it is given.
+    where an action is allowed. Every rule is written with `ops`, so it runs on the arrays it is given. An
+    environment holds only constants and is hashable: a frozen dataclass.
     `check_env` proves that the rules fit together.
     """
 

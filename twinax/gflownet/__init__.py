@@ -1,12 +1,12 @@
 """GFlowNets: objectives, policies, trajectories, exact and sampled metrics."""
 
+from twinax.gflownet import objectives
 from twinax.gflownet._exploration import Exploration
 from twinax.gflownet._metrics import MetricOptions
 from twinax.gflownet._policy import Networks, Outputs, Policy, PolicyOptions
 from twinax.gflownet._problem import GFlowNet, problem
 from twinax.gflownet._scores import Scores, score
 from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout
-from twinax.gflownet import objectives
 
 __all__ = [
     "Exploration",

@@ -140,5 +140,3 @@ def marginal(graph: Enumeration, distribution: np.ndarray) -> np.ndarray | None:
     if position.shape[1] == 1:
         return np.bincount(first, distribution, minlength=sides)[None]
     return np.bincount(first * sides + second, distribution, minlength=sides * sides).reshape(sides, sides)
-
-

@@ -62,7 +62,6 @@ class Policy(eqx.Module):
             out[..., forward + backward] if flow else None,
         )
 
-
     def acting(self) -> Policy:
         """The same policy laid out for a rollout."""
         return Policy(acting(self.layers), self.activation, self.sizes)  # type: ignore[arg-type]
@@ -81,7 +80,6 @@ class SeparatePolicy(eqx.Module):
             None if self.backward is None else self.backward(observation),
             None if self.flow is None else self.flow(observation)[..., 0],
         )
-
 
     def acting(self) -> SeparatePolicy:
         """The forward policy laid out for a rollout."""

@@ -54,7 +54,9 @@ class GFlowNet(Problem):
         if "log_pf_stop" in needs and not self.env.stops:
             raise TwinaxError(f"{name} needs an environment in which every state can stop")
         if self.policy.backward == "maxent" and self.env.log_paths_ratio(self.env.reset(1)) is None:
-            raise TwinaxError("policy.backward=maxent needs an environment with log_paths_ratio; use learned or uniform")
+            raise TwinaxError(
+                "policy.backward=maxent needs an environment with log_paths_ratio; use learned or uniform"
+            )
         if "log_z" in needs and not self.log_z:
             raise TwinaxError(f"{name} needs log Z, but no parameter for it was given: log_z is empty")
         if not all(np.isfinite(self.log_z)):
@@ -259,10 +261,10 @@ def problem(
     )
 
 
-def row_sizes(batch: int, longest: int, ratio: float = 1.4, smallest: int = 64) -> tuple[int, ...]:
-    """Static numbers of rows for a compiled loss: rising by `ratio`, rounded up to 16, the last one the most possible."""
+def row_sizes(batch: int, longest: int, ratio: float = 1.45, smallest: int = 64) -> tuple[int, ...]:
+    """Static numbers of rows for a compiled loss: rising by `ratio` in multiples of 16 up to the most possible."""
     most = batch * longest
-    sizes, size = [], float(max(smallest, 2 * batch))
+    sizes, size = [], float(max(smallest, 6 * batch))
     while size < most:
         sizes.append(-(-int(size) // 16) * 16)
         size *= ratio

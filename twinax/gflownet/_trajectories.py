@@ -80,7 +80,7 @@ def forward_rollout(
 
 def _row_counts(batch: int) -> list[int]:
     sizes = [batch]
-    while sizes[-1] > 2:
+    while sizes[-1] > 4:
         sizes.append(-(-sizes[-1] // 2))
     return sizes
 

@@ -7,11 +7,11 @@ from twinax.networks._trees import ema, frozen, num_parameters
 
 __all__ = [
     "ACTIVATIONS",
-    "ActingLinear",
-    "KHot",
-    "Ensemble",
-    "Linear",
     "MLP",
+    "ActingLinear",
+    "Ensemble",
+    "KHot",
+    "Linear",
     "acting",
     "activation",
     "as_torch_module",

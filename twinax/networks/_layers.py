@@ -63,7 +63,12 @@ class Linear(eqx.Module):
     def __call__(self, x: Any) -> Array:
         if isinstance(x, KHot):
             return ops.khot_linear(x.indices, self.weight, self.bias)
-        return ops.linear(x, self.weight, self.bias)
+        return ops.linear(_in_precision_of(self.weight, x), self.weight, self.bias)
+
+
+def _in_precision_of(weight: Array, x: Array) -> Array:
+    # Observations have a dtype of their own; the weights decide in which precision a run is.
+    return x if x.dtype == weight.dtype else ops.cast(x, weight)
 
 
 class ActingLinear(eqx.Module):
@@ -73,7 +78,8 @@ class ActingLinear(eqx.Module):
     bias: Array | None
 
     def __call__(self, x: Any) -> Array:
-        y = ops.khot_rows(x.indices, self.table) if isinstance(x, KHot) else x @ self.table
+        sparse = isinstance(x, KHot)
+        y = ops.khot_rows(x.indices, self.table) if sparse else _in_precision_of(self.table, x) @ self.table
         return y if self.bias is None else y + self.bias
 
 

@@ -29,9 +29,7 @@ class MLP(eqx.Module):
     activation: str = eqx.field(static=True)
 
     @classmethod
-    def init(
-        cls, rng: np.random.Generator, inputs: int, hidden: Sequence[int], outputs: int, act: str = "relu"
-    ) -> MLP:
+    def init(cls, rng: np.random.Generator, inputs: int, hidden: Sequence[int], outputs: int, act: str = "relu") -> MLP:
         """Weights from a NumPy generator, so that every engine starts from the same numbers."""
         sizes = (inputs, *hidden, outputs)
         bad = [n for n in sizes if n < 1]
@@ -79,4 +77,5 @@ class Ensemble(eqx.Module):
             import jax
 
             return jax.vmap(lambda net: net(x))(self.members)
-        return ops.stack([tree.map_leaves(lambda w, i=i: w[i], self.members)(x) for i in range(self.number)])
+        outputs = [tree.map_leaves(lambda w, i=i: w[i], self.members)(x) for i in range(self.number)]
+        return tree.map_leaves(lambda *leaves: ops.stack(leaves), *outputs)

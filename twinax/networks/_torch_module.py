@@ -24,32 +24,35 @@ def as_torch_module(network: Any):
     require("torch", "torch", "as_torch_module")
     import torch
 
+    structure = jtu.tree_structure(network)
+    leaves = tree.named_leaves(network)
+    paths = [name.split(".") if name else ["value"] for name in leaves]
+
     class Wrapped(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self._structure = jtu.tree_structure(network)
-            self._names = []
-            for name, leaf in tree.named_leaves(network).items():
+            for path, leaf in zip(paths, leaves.values(), strict=True):
                 parameter = leaf
                 if not isinstance(leaf, torch.nn.Parameter):
                     parameter = torch.nn.Parameter(torch.from_numpy(np.array(_to_numpy(leaf))))
-                owner, _, last = name.rpartition(".")
-                _child(self, owner).register_parameter(last or "value", parameter)
-                self._names.append(name if owner or last else "value")
+                owner: torch.nn.Module = self
+                for part in path[:-1]:
+                    # Set directly: `add_module` refuses names such as `forward`, which a policy has.
+                    owner = owner._modules.setdefault(part, torch.nn.Module())  # type: ignore[assignment]
+                owner.register_parameter(path[-1], parameter)
 
         def network(self) -> Any:
             """The tree with this module's parameters as leaves."""
-            return jtu.tree_unflatten(self._structure, [self.get_parameter(n) for n in self._names])
+            parameters = []
+            for path in paths:
+                owner: Any = self
+                for part in path[:-1]:
+                    owner = owner._modules[part]
+                parameters.append(owner._parameters[path[-1]])
+            return jtu.tree_unflatten(structure, parameters)
 
         def forward(self, *args, **kwargs):
             return self.network()(*args, **kwargs)
-
-    def _child(module, path: str):
-        for part in path.split(".") if path else []:
-            if part not in module._modules:
-                module.add_module(part, torch.nn.Module())
-            module = module._modules[part]
-        return module
 
     Wrapped.__name__ = Wrapped.__qualname__ = type(network).__name__
     return Wrapped()

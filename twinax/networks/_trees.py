@@ -18,8 +18,9 @@ def frozen(network: T) -> T:
 
 
 def ema(target: T, online: T, rate: float) -> T:
-    """Each leaf moved towards the online network: (1 - rate) target + rate online."""
-    return jtu.tree_map(lambda t, o: t + rate * (ops.stop_gradient(o) - t), target, online)
+    """Each leaf moved towards the online network: (1 - rate) target + rate online, without gradients."""
+    # In this form a rate of 1 is an exact copy.
+    return jtu.tree_map(lambda t, o: (1 - rate) * ops.stop_gradient(t) + rate * ops.stop_gradient(o), target, online)
 
 
 def num_parameters(network: Any) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 
 from twinax.noise._draws import Draw
 
+
 def key_draws(spec: Mapping[str, Draw], seed, step, stream: int = 0) -> dict[str, Any]:
     """JAX arrays for one step; traceable, so it stands inside the compiled loop.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
@@ -34,7 +36,7 @@ def cast(x, dtype):
 
 
 stop_gradient = lax.stop_gradient
-where = jnp.where
+where: Callable[..., jax.Array] = jnp.where  # type: ignore[assignment]
 exp, log, sqrt, cos, sin, tanh = jnp.exp, jnp.log, jnp.sqrt, jnp.cos, jnp.sin, jnp.tanh
 minimum, maximum, sigmoid, relu = jnp.minimum, jnp.maximum, jax.nn.sigmoid, jax.nn.relu
 einsum = jnp.einsum
@@ -53,7 +55,7 @@ def take_along(x, index):
     if size <= 64:
         # A select fuses with what surrounds it; a gather and its scattering gradient do not.
         hit = jnp.expand_dims(index, -1) == jnp.arange(size, dtype=index.dtype)
-        return jnp.sum(jnp.where(hit, x, 0), -1)
+        return jnp.sum(where(hit, x, 0), -1)
     return jnp.take_along_axis(x, jnp.expand_dims(index, -1), -1, mode="clip")[..., 0]
 
 
@@ -89,7 +91,7 @@ def softplus(x):
 
 
 def leaky_relu(x, slope):
-    return jnp.where(x > 0, x, slope * x)
+    return where(x > 0, x, slope * x)
 
 
 def gelu(x, approximate):
@@ -97,7 +99,7 @@ def gelu(x, approximate):
 
 
 def elu(x):
-    return jnp.where(x > 0, x, jnp.expm1(jnp.where(x > 0, 0.0, x)))
+    return where(x > 0, x, jnp.expm1(where(x > 0, 0.0, x)))
 
 
 def sum(x, axis):
@@ -142,14 +144,14 @@ def cumsum(x, axis):
 
 def logsumexp(x, axis, mask):
     if mask is not None:
-        x = jnp.where(mask, x, MASKED)
+        x = where(mask, x, MASKED)
     if x.shape[axis] == 0:
         return jnp.full(np.delete(x.shape, axis), -jnp.inf, x.dtype)
     return jax.nn.logsumexp(x, axis)
 
 
 def log_softmax(x, mask, axis):
-    return jax.nn.log_softmax(x if mask is None else jnp.where(mask, x, MASKED), axis)
+    return jax.nn.log_softmax(x if mask is None else where(mask, x, MASKED), axis)
 
 
 def linear(x, weight, bias):

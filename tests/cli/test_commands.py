@@ -1,0 +1,154 @@
+"""Every command, run for real on a tiny problem."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+def rows(path: Path) -> list[dict]:
+    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
+def losses(path: Path) -> np.ndarray:
+    return np.array([row["loss"] for row in rows(path)])
+
+
+def test_train_says_what_it_does_and_keeps_the_run(twinax, tmp_path, tiny):
+    done = twinax("train", *tiny, "trainer.steps=3", "trainer.log_every=1")
+    assert done.code == 0, done.err
+    for word in ("problem", "mode", "parameters", "device", "threads", "run "):
+        assert word in done.out.split("after 3 steps")[0]
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name.endswith("-gflownet-hypergrid-trajectory_balance-jax-seed0")
+    assert f"twinax report runs/{run.name}" in done.out
+    assert [row["step"] for row in rows(run)] == [1, 2, 3]
+    assert {"config.yaml", "summary.json", "checkpoints", "metrics.jsonl"} <= {path.name for path in run.iterdir()}
+    assert "total_variation" in done.out
+    again = twinax("train", "--quiet", *tiny, "trainer.steps=1")
+    assert f"{run.name}-2" in again.out
+    assert again.err == ""
+
+
+def test_settings_may_stand_around_options(twinax, tiny):
+    assert twinax("train", "trainer.steps=1", "--quiet", *tiny, "run.dir=here").code == 0
+    assert Path("here/summary.json").exists()
+
+
+def test_several_values_train_several_runs(twinax, tmp_path, tiny):
+    done = twinax("train", "--quiet", *tiny, "trainer.steps=1", "seed=3,4", "run.dir=both")
+    assert done.code == 0, done.err
+    seeds = [json.loads((tmp_path / "both" / name / "summary.json").read_text())["seed"] for name in "01"]
+    assert seeds == [3, 4]
+    assert "twinax report both/0 both/1" in done.out
+
+
+def test_several_seeds_at_once(twinax, tiny):
+    done = twinax("train", "--quiet", *tiny, "trainer.steps=2", "seeds=3", "run.dir=three")
+    assert done.code == 0, done.err
+    assert "±" in done.out
+    assert len(rows(Path("three"))[-1]["loss_per_seed"]) == 3
+
+
+def test_resume_continues_and_may_change_the_mode(twinax, trained, tiny):
+    shutil.copytree(trained, "copy")
+    done = twinax("resume", "copy", "trainer.steps=9", "trainer.mode=torch", "--quiet")
+    assert done.code == 0, done.err
+    assert [row["step"] for row in rows(Path("copy"))] == list(range(1, 10))
+    summary = json.loads(Path("copy/summary.json").read_text())
+    assert (summary["mode"], summary["steps"]) == ("torch", 9)
+    straight = twinax("train", "--quiet", *tiny, "trainer.steps=9", "run.dir=straight")
+    assert straight.code == 0
+    np.testing.assert_allclose(losses(Path("copy")), losses(Path("straight")), rtol=1e-4)
+
+
+def test_eval_uses_fresh_draws(twinax, trained):
+    shutil.copytree(trained, "copy")
+    found = []
+    for seed in ("1", "1", "2"):
+        assert twinax("eval", "copy", "--seed", seed).code == 0
+        found.append(json.loads(Path("copy/eval.json").read_text()))
+    assert found[0] == found[1]
+    assert found[0]["step"] == 6
+    assert found[0]["metrics"]["elbo"] != found[2]["metrics"]["elbo"]
+    assert found[0]["metrics"]["total_variation"] == found[2]["metrics"]["total_variation"]  # exact: no draws
+    chosen = {twinax("eval", "copy").out.splitlines()[0] for _ in range(2)}
+    assert len(chosen) == 2
+
+
+def test_report_of_two_runs(twinax, trained):
+    shutil.copytree(trained, "one")
+    shutil.copytree(trained, "two")
+    done = twinax("report", "one", "two", "--out", "both.html")
+    assert done.code == 0, done.err
+    assert "both.html" in done.out
+    assert "<html" in Path("both.html").read_text()[:400]
+
+
+def test_list_shows_choices_and_runs(twinax, trained):
+    shown = twinax("list")
+    assert shown.code == 0
+    for word in ("experiment=gflownet", "env=grid", "objective=detailed_balance", "vargrad", "trainer.mode=torch"):
+        assert word in shown.out
+    assert "no runs in ./runs" in shown.out
+    shutil.copytree(trained, "runs/copy")
+    assert "runs/copy" in twinax("list", "runs").out
+    keys = twinax("list", "keys").out
+    assert "optimizer.log_z_learning_rate" in keys and "Step size of log Z." in keys
+
+
+def test_doctor(twinax, monkeypatch):
+    shown = twinax("doctor")
+    assert shown.code == 0
+    for word in ("jaxlib", "compilation cache", "threads", "GFLOP/s", "pip install 'twinax[torch]'"):
+        assert word in shown.out
+    monkeypatch.setenv("TWINAX_CACHE", "off")
+    assert "off (TWINAX_CACHE=off)" in twinax("doctor", "--quick").out
+
+
+def test_compilation_cache_is_filled_and_can_be_off(python, tmp_path):
+    code = "from twinax.cli import _cache; _cache.enable(); import jax; print(jax.jit(lambda x: x + 1)(1.0))"
+    clean = {"JAX_COMPILATION_CACHE_DIR": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert python("-c", code, TWINAX_CACHE="off", **clean).out == "2.0\n"
+    assert not (tmp_path / "cache").exists()
+    assert python("-c", code, **clean).code == 0
+    assert list((tmp_path / "cache" / "twinax" / "xla").glob("jit__lambda*"))
+    assert python("-c", code, **clean).err == "", "reading from the cache must not warn"
+
+
+def test_the_seed_commands_as_written(python, tmp_path, root):
+    """The same seed in two modes: equal losses at every step, from a first loss of about (37.5 - 2.2)^2."""
+    train = str(root / "train.py")
+    first = python(train, "env=grid", "trainer.mode=jax", "gflownet.optimizer.n_train_steps=10")
+    assert first.code == 0, first.err
+    for mode in ("legacy", "jax"):
+        done = python(train, "env=grid", f"trainer.mode={mode}", "seed=42", "gflownet.optimizer.n_train_steps=10")
+        assert done.code == 0, done.err
+    torch, jax = (losses(next((tmp_path / "runs").glob(f"*-{mode}-seed42"))) for mode in ("torch", "jax"))
+    assert len(jax) == 10
+    np.testing.assert_allclose(torch, jax, rtol=1e-5)
+    assert 1.15e3 < jax[0] < 1.35e3
+
+
+@pytest.mark.parametrize("name", ["db_hypergrid", "tb_hypergrid"])
+def test_baselines_run_from_anywhere(tmp_path, monkeypatch, root, name):
+    small = ["environment.dim=2", "environment.side=4", "policy.hidden=[8]", "metrics.samples=16"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [f"{name}.py", "num_train_steps=1_0", "logging.tqdm_print_rate=5", *small])
+    with pytest.raises(SystemExit, match="0"):
+        runpy.run_path(str(root / "baselines" / f"{name}.py"), run_name="__main__")
+    (run,) = (tmp_path / "runs").iterdir()
+    assert [row["step"] for row in rows(run)] == [1, 5, 10]
+
+
+@pytest.mark.slow
+def test_the_walkthrough_command_as_written(python, tmp_path, root):
+    done = python(str(root / "baselines/db_hypergrid.py"), "num_train_steps=1_000", "logging.tqdm_print_rate=100")
+    assert done.code == 0, done.err
+    (run,) = (tmp_path / "runs").iterdir()
+    assert json.loads((run / "summary.json").read_text())["total_variation"] < 0.5

@@ -1,0 +1,166 @@
+"""Configuration: defaults, presets, older names, and that what was saved comes back."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+
+from twinax import conf, engines
+from twinax.conf import limits
+from twinax.errors import TwinaxError
+from twinax.gflownet import objectives, problem
+from twinax.envs import GridReward, Hypergrid
+
+
+def test_defaults_are_the_librarys():
+    """`twinax train` alone is the problem of the README's first program."""
+    built = conf.build_problem(conf.compose())
+    assert repr(built) == repr(problem(Hypergrid(dim=4, side=20), objective="trajectory_balance"))
+
+
+def test_grid_changes_other_sections():
+    config = conf.compose(["env=grid"])
+    built = conf.build_problem(config)
+    assert (built.env.dim, built.env.side, built.batch_size) == (2, 3, 10)
+    assert (built.policy.hidden, built.policy.activation) == ((128, 128), "leaky_relu")
+    assert sum(built.log_z) == 37.5 and len(built.log_z) == 16
+    assert built.optimizer.learning_rate == 1e-4
+    assert built.optimizer.rates["log_z"] == pytest.approx(1e-3)
+    assert config.proxy.name == "uniform"
+
+
+def test_explicit_overrides_win_over_a_preset_in_any_order():
+    for overrides in (
+        ["env=grid", "proxy=hard", "policy.hidden=[7]", "optimizer.learning_rate=0.5"],
+        ["optimizer.learning_rate=0.5", "policy.hidden=[7]", "proxy=hard", "env=grid"],
+    ):
+        built = conf.build_problem(conf.compose(overrides))
+        assert built.env.reward == GridReward.hard()
+        assert built.policy.hidden == (7,)
+        assert built.optimizer.rates["log_z"] == pytest.approx(5.0)  # still ten times the other
+
+
+def test_the_later_of_two_equal_keys_wins():
+    assert conf.compose(["seed=1", "seed=2"]).seed == 2
+    assert conf.compose(["objective=tb", "objective=fm"]).objective.name == "flow_matching"
+
+
+@pytest.mark.parametrize("name", [*objectives.OBJECTIVES, *objectives.ALIASES])
+def test_every_objective_by_every_name(name):
+    wanted = objectives.ALIASES.get(name, name)
+    assert conf.compose([f"objective={name}"]).objective.name == wanted
+    assert conf.compose([f"loss={name}"]).objective.name == wanted
+
+
+@pytest.mark.parametrize("name", ["uniform", "corners", "easy", "hard", "bands"])
+def test_every_proxy_builds(name):
+    built = conf.build_problem(conf.compose([f"proxy={name}", "env.dim=2", "env.side=8"]))
+    assert built.env.log_reward(built.env.reset(1)).shape == (1,)
+
+
+def test_any_bands():
+    config = conf.compose(["proxy=bands", "proxy.r0=0.25", "proxy.r1=1", "proxy.r2=3"])
+    assert conf.build_problem(config).env.reward == GridReward(0.25, 1.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("older", "key", "value"),
+    [
+        ("gflownet.optimizer.n_train_steps=10", "trainer.steps", 10),
+        ("gflownet.optimizer.lr=0.01", "optimizer.learning_rate", 0.01),
+        ("gflownet.optimizer.lr_z_mult=100", "optimizer.log_z_learning_rate", 0.1),
+        ("gflownet.optimizer.z_dim=4", "objective.log_z_size", 4),
+        ("gflownet.optimizer.batch_size=5", "trainer.batch_size", 5),
+        ("gflownet.optimizer.batch_size.forward=5", "trainer.batch_size", 5),
+        ("gflownet.optimizer.clip_grad_norm=1", "optimizer.clip_norm", 1.0),
+        ("gflownet.random_action_prob=0.1", "exploration.epsilon", 0.1),
+        ("num_train_steps=1_000", "trainer.steps", 1000),
+        ("num_envs=8", "trainer.batch_size", 8),
+        ("logging.tqdm_print_rate=100", "trainer.log_every", 100),
+        ("logging.eval_each=50", "trainer.evaluate_every", 50),
+        ("env.n_dim=3", "env.dim", 3),
+        ("env.length=5", "env.side", 5),
+        ("environment.dim=3", "env.dim", 3),
+        ("environment.side=5", "env.side", 5),
+        ("environment.reward=hard", "proxy.name", "hard"),
+        ("agent.train_backward=false", "policy.backward", "uniform"),
+        ("agent.train_backward=true", "policy.backward", "learned"),
+        ("agent.start_eps=1", "exploration.epsilon", 1.0),
+        ("agent.exploration_steps=30_000", "exploration.epsilon_steps", 30_000),
+        ("float_precision=64", "trainer.dtype", "float64"),
+        ("trainer.mode=legacy", "trainer.mode", "torch"),
+        ("proxy=box/corners", "proxy.name", "corners"),
+    ],
+)
+def test_older_names(older, key, value):
+    found = conf.compose(["env.dim=2", older])
+    for part in key.split("."):
+        found = getattr(found, part)
+    assert found == pytest.approx(value) if isinstance(value, float) else found == value
+
+
+def test_saved_configuration_comes_back():
+    config = conf.compose(["env=grid", "proxy=corners", "proxy.mu=0.5", "trainer.steps=7", "objective=subtb"])
+    stored = yaml.safe_load(yaml.safe_dump(conf.as_dict(config)))
+    assert conf.restore(stored) == config
+    changed = conf.restore(stored, ["trainer.mode=torch", "num_train_steps=9"])
+    assert (changed.trainer.mode, changed.trainer.steps) == ("torch", 9)
+    assert dataclasses.replace(changed, trainer=config.trainer) == config
+
+
+def test_a_choice_cannot_change_in_a_saved_configuration():
+    stored = conf.as_dict(conf.compose())
+    with pytest.raises(TwinaxError, match="objective=detailed_balance cannot change"):
+        conf.restore(stored, ["objective=db"])
+
+
+def test_every_key_has_a_sentence():
+    rows = conf.documentation(conf.find_experiment("gflownet"))
+    assert len(rows) > 50
+    assert [key for _, key, _, sentence in rows if not sentence.endswith(".")] == []
+
+
+def test_composing_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    conf.compose(["env=grid"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_composing_leaves_a_persons_hydra_alone():
+    import hydra
+    from hydra.core.global_hydra import GlobalHydra
+
+    with hydra.initialize(version_base="1.3", config_path=None):
+        outer = GlobalHydra.instance().hydra
+        conf.compose(["env=grid"])
+        assert GlobalHydra.instance().hydra is outer
+
+
+def test_commas_make_every_combination():
+    assert conf.split_commas(["seed=1,2", "objective=tb,db", "policy.hidden=[1,2]"]) == [
+        ["seed=1", "objective=tb", "policy.hidden=[1,2]"],
+        ["seed=1", "objective=db", "policy.hidden=[1,2]"],
+        ["seed=2", "objective=tb", "policy.hidden=[1,2]"],
+        ["seed=2", "objective=db", "policy.hidden=[1,2]"],
+    ]
+
+
+def test_memory_is_refused_with_both_numbers():
+    limits.check_memory({"a": 1e9}, available=2e9)
+    with pytest.raises(TwinaxError, match=r"4\.0 GB of memory and 2\.0 GB are free; most of it, 3\.0 GB, is b"):
+        limits.check_memory({"a": 1e9, "b": 3e9}, available=2e9)
+
+
+def test_the_default_problem_fits_a_small_machine(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(limits, "available_memory", lambda: 1e9)
+    conf.build_problem(conf.compose())
+    with pytest.raises(TwinaxError, match="needs about"):
+        conf.build_problem(conf.compose(["policy.hidden=[4096,4096]", "trainer.batch_size=1024"]))
+
+
+def test_modes_are_the_engines():
+    for mode in (*engines.MODES, *engines.ALIASES):
+        assert conf.compose([f"trainer.mode={mode}"]).trainer.mode in engines.MODES

@@ -1,0 +1,42 @@
+"""Settings of the whole test run, made before JAX is first imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+_CACHE = Path(__file__).resolve().parent.parent / ".cache" / "jax"
+
+# Programs compiled by an earlier run are read from disk; commands started by the tests inherit this.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Two test workers on two cores: a thread pool in each would only compete with the other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Plots are written to files, never shown.
+os.environ.setdefault("MPLBACKEND", "agg")
+
+# Property tests try the same examples in every run, and a slow machine does not fail them.
+hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def _single_precision_afterwards():
+    """A float64 engine switches JAX to 64 bits for the process; the next test starts from the default."""
+    yield
+    jax = sys.modules.get("jax")
+    if jax is not None and jax.config.jax_enable_x64:
+        jax.config.update("jax_enable_x64", False)
+
+
+@pytest.fixture
+def double_precision():
+    """JAX in 64 bits for one test."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)

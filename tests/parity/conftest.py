@@ -1,0 +1,28 @@
+"""The small worlds that the parity tests run on."""
+
+from __future__ import annotations
+
+import pytest
+
+from twinax.envs import GridReward, Hypergrid
+from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, problem
+from twinax.optimizer import Optimizer
+
+
+@pytest.fixture(scope="session")
+def small():
+    """Make a problem on a 4 x 4 grid; one shape for all, so that compiled draws are shared."""
+
+    def make(objective, *, backward="learned", shared=True, exploration=None, optimizer=None, **options):
+        return problem(
+            Hypergrid(dim=2, side=4, reward=GridReward(0.1, 0.5, 2.0)),
+            objective,
+            batch_size=8,
+            policy=PolicyOptions(hidden=(16, 16), backward=backward, shared=shared),
+            exploration=exploration or Exploration(),
+            optimizer=optimizer or Optimizer(learning_rate=1e-2, rates={"log_z": 0.1}),
+            metrics=MetricOptions(fifo=50),
+            **options,
+        )
+
+    return make

@@ -1,0 +1,689 @@
+"""Conformance of `ops`: same inputs give the same outputs in NumPy, PyTorch and JAX, and the same gradients."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import twinax
+from twinax import ops
+
+INF = float("inf")
+
+
+@pytest.fixture(autouse=True)
+def _double_precision():
+    jax.config.update("jax_enable_x64", True)
+
+
+def to_jax(tree):
+    return jtu.tree_map(jnp.asarray, tree)
+
+
+def to_torch(tree):
+    return jtu.tree_map(lambda x: torch.from_numpy(np.array(x)), tree)
+
+
+def to_numpy(tree):
+    return jtu.tree_map(lambda x: x.detach().numpy() if isinstance(x, torch.Tensor) else np.asarray(x), tree)
+
+
+def assert_same(a, b, rtol=1e-12, atol=1e-12):
+    """Equal trees of arrays: values and shapes."""
+    a, b = to_numpy(a), to_numpy(b)
+    assert jtu.tree_structure(a) == jtu.tree_structure(b)
+    for x, y in zip(jtu.tree_leaves(a), jtu.tree_leaves(b), strict=True):
+        assert x.shape == y.shape
+        if np.float32 in (x.dtype, y.dtype):  # a mean of integers is in the framework's default precision
+            rtol = max(rtol, 1e-6)
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=atol)
+
+
+def everywhere(function: Callable, *inputs) -> Any:
+    """The result in NumPy, after PyTorch and JAX were found to agree with it."""
+    result = function(*jtu.tree_map(np.array, inputs))
+    assert_same(function(*to_torch(inputs)), result)
+    assert_same(jax.jit(function)(*to_jax(inputs)), result)
+    return to_numpy(result)
+
+
+class Weighted:
+    """A function of its float inputs only, whose float outputs are added up with fixed random weights."""
+
+    def __init__(self, function: Callable, inputs: tuple):
+        self.function = function
+        self.leaves, self.structure = jtu.tree_flatten(inputs)
+        self.moving = [k for k, x in enumerate(self.leaves) if x.dtype.kind == "f"]
+
+    def __call__(self, values: list, convert: Callable) -> Any:
+        leaves = [convert(x) for x in self.leaves]
+        for k, value in zip(self.moving, values, strict=True):
+            leaves[k] = value
+        outputs = jtu.tree_leaves(self.function(*jtu.tree_unflatten(self.structure, leaves)))
+        outputs = [y for y in outputs if "float" in str(y.dtype)]
+        rng = np.random.default_rng(0)
+        return sum((y * convert(rng.normal(size=tuple(y.shape)))).sum() for y in outputs)
+
+    def in_torch(self) -> list:
+        values = [to_torch(self.leaves[k]).requires_grad_() for k in self.moving]
+        return list(torch.autograd.grad(self(values, to_torch), values, materialize_grads=True))
+
+    def in_jax(self) -> list:
+        return jax.grad(lambda values: self(values, jnp.asarray))([jnp.asarray(self.leaves[k]) for k in self.moving])
+
+
+def gradients(function: Callable, *inputs) -> list[np.ndarray]:
+    """Gradients by the float inputs in PyTorch, after JAX was found to agree."""
+    weighted = Weighted(function, inputs)
+    result = weighted.in_torch()
+    assert_same(jax.jit(weighted.in_jax)(), result)
+    return to_numpy(result)
+
+
+# One line for each way to call a function: its inputs, and whether it is differentiable.
+
+
+class Case(NamedTuple):
+    name: str
+    function: Callable
+    inputs: tuple
+    differentiable: bool = True
+
+
+def named(*names: str) -> list[tuple[str, Callable]]:
+    return [(name, getattr(ops, name)) for name in names]
+
+
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(4, 6))
+Y = RNG.normal(size=(4, 6))
+POSITIVE = np.exp(X)
+# Zeros, repeated values and numbers at which exp overflows
+KINKS = np.array([[-1.0, 0.0, 1.0, 2.0], [0.0, 0.0, -2.0, 2.0], [1.0, 1.0, 1.0, -1.0]])
+LARGE = np.array([-800.0, -50.0, -1e-9, 0.0, 1e-9, 50.0, 800.0])
+MASK = RNG.random((4, 6)) < 0.6
+MASK[1] = False  # a row with nothing allowed
+MASK[2] = True
+WHOLE = RNG.integers(-5, 6, (4, 6)).astype(np.int32)
+INDEX = RNG.integers(0, 4, (2, 3)).astype(np.int32)
+PICK = RNG.integers(0, 6, 4).astype(np.int32)
+WIDE = RNG.normal(size=(5, 80))
+WIDE_PICK = RNG.integers(0, 80, 5).astype(np.int32)
+EMPTY = np.zeros((3, 0))
+WEIGHT = RNG.normal(size=(7, 12))
+BIAS = RNG.normal(size=7)
+KHOT = np.stack([np.sort(RNG.permutation(12)[:3]) for _ in range(10)]).reshape(2, 5, 3).astype(np.int32)
+SORTED = np.array([0.0, 0.5, 0.5, 2.0])
+LONG = np.sort(RNG.normal(size=100))
+PROBES = np.array([[-1.0, 0.0, 0.25], [0.5, 2.0, 9.0]])
+
+CASES = [
+    Case("zeros", lambda x: ops.zeros((2, 3), x), (X,), False),
+    Case("zeros", lambda x: ops.zeros((2, 3), x, "int32"), (X,), False),
+    Case("full", lambda x: ops.full((2, 0), 3.5, x), (X,), False),
+    Case("full", lambda x: ops.full((3,), True, x, "bool"), (X,), False),
+    Case("arange", lambda x: ops.arange(5, x), (X,), False),
+    Case("arange", lambda x: ops.arange(0, x), (X,), False),
+    Case("cast", lambda x: ops.cast(x, "int32"), (2.7 * X,), False),
+    Case("cast", lambda x: ops.cast(x, "bool"), (KINKS,), False),
+    Case("cast", lambda x, y: ops.cast(x, y), (WHOLE, X), False),
+    Case("cast", lambda m: ops.cast(m, "float64"), (MASK,), False),
+    Case("stop_gradient", lambda x: ops.stop_gradient(x) * x, (X,)),
+    Case("like", lambda x: x + ops.like(np.arange(6.0), x), (X,)),
+    Case("like", lambda x: ops.like({"a": np.arange(3), "b": (np.ones(2, bool),)}, x), (X,), False),
+    Case("where", ops.where, (MASK, X, Y)),
+    Case("where", lambda m, x: ops.where(m, x, 0.0), (MASK, X)),
+    Case("where", lambda m, x: ops.where(m, -1, x), (MASK, WHOLE), False),
+    Case("where", lambda m, x: ops.where(m[:, :1], x, x[:1]), (MASK, X)),
+    Case("take", lambda x, i: ops.take(x, i), (X, INDEX)),
+    Case("take", lambda x, i: ops.take(x, i, axis=1), (X, INDEX)),
+    Case("take", lambda x, i: ops.take(x, i, axis=-1), (X, INDEX[0])),
+    Case("take", lambda x, i: ops.take(x, i), (X, np.array(2))),
+    Case("take", lambda x, i: ops.take(x, i), (X, np.zeros((0,), np.int32))),
+    Case("take", lambda x, i: ops.take(x, i), (WHOLE, INDEX), False),
+    Case("take", lambda x, i: ops.take(x, i), (X, INDEX.astype(np.int64))),
+    Case("take", lambda x, i: ops.take(x, i), (X, INDEX.astype(np.uint8))),
+    Case("take", lambda x, i: ops.take(x, i, axis=1), (X, INDEX.astype(np.int16))),
+    Case("take_along", ops.take_along, (X, PICK)),
+    Case("take_along", ops.take_along, (X, PICK.astype(np.uint8))),
+    Case("take_along", ops.take_along, (WHOLE, PICK), False),
+    Case("take_along", ops.take_along, (WIDE, WIDE_PICK)),
+    Case("take_along", ops.take_along, (WIDE.reshape(5, 4, 20), RNG.integers(0, 20, (5, 4)))),
+    Case("set_at", lambda x, y: ops.set_at(x * 1.0, 2, y), (X, Y[0])),
+    Case("set_at", lambda x, y: ops.set_at(x * 1.0, -1, y), (X, Y[0])),
+    Case("set_at", lambda x, i, y: ops.set_at(x * 1.0, i, y), (X, np.array(2), Y[0])),
+    Case("set_at", lambda x: ops.set_at(x * 1.0, 1, 0.5), (X,)),
+    Case("set_at", lambda x, y: ops.set_at(x * 1, 0, y), (WHOLE, WHOLE[1]), False),
+    Case("set_at", lambda x, i, y: ops.set_at(x * 1.0, i, y), (X, np.array([3, 0]), Y[:2])),
+    Case("set_at", lambda x, y: ops.set_at(x * 1.0, (slice(None), 1), y), (X, Y[:, 0])),
+    Case("one_hot", lambda i: ops.one_hot(i, 4, "float32"), (INDEX,), False),
+    Case("one_hot", lambda i: ops.one_hot(i, 3, "int32"), (np.array([-1, 0, 2, 3]),), False),
+    Case("one_hot", lambda i, x: ops.one_hot(i, 4, x), (INDEX.astype(np.uint8), X), False),
+    Case("concat", lambda x, y: ops.concat([x, y[:2]]), (X, Y)),
+    Case("concat", lambda x, y: ops.concat((x, y), -1), (X, Y)),
+    Case("stack", lambda x, y: ops.stack([x, y]), (X, Y)),
+    Case("stack", lambda x, y: ops.stack((x, y), -1), (X, Y)),
+    Case("flip", lambda x: ops.flip(x, 0), (X,)),
+    Case("flip", lambda x: ops.flip(x, -1), (X,)),
+    Case("broadcast", lambda x: ops.broadcast(x, (5, 4, 6)), (X,)),
+    Case("broadcast", lambda x: ops.broadcast(x[:, :1], (4, 6)), (X,)),
+    *(
+        Case("searchsorted", lambda s, v, right=right: ops.searchsorted(s, v, right), (s, v), False)
+        for right in (False, True)
+        for s, v in (
+            (SORTED, PROBES),
+            (LONG, PROBES),
+            (np.array([1, 3, 3], np.int32), np.arange(5, dtype=np.int32)),
+            (np.zeros(0), PROBES),
+        )
+    ),
+    Case("exp", ops.exp, (X,)),
+    Case("log", ops.log, (POSITIVE,)),
+    Case("sqrt", ops.sqrt, (POSITIVE,)),
+    Case("square", ops.square, (X,)),
+    Case("square", ops.square, (WHOLE,), False),
+    Case("abs", ops.abs, (KINKS,)),
+    Case("abs", ops.abs, (WHOLE,), False),
+    Case("cos", ops.cos, (X,)),
+    Case("sin", ops.sin, (X,)),
+    Case("tanh", ops.tanh, (LARGE,)),
+    Case("sigmoid", ops.sigmoid, (LARGE,)),
+    Case("softplus", ops.softplus, (LARGE,)),
+    Case("log_sigmoid", ops.log_sigmoid, (LARGE,)),
+    Case("relu", ops.relu, (KINKS,)),
+    Case("leaky_relu", ops.leaky_relu, (KINKS,)),
+    Case("leaky_relu", lambda x: ops.leaky_relu(x, 0.2), (KINKS,)),
+    Case("gelu", ops.gelu, (KINKS,)),
+    Case("gelu", lambda x: ops.gelu(x, approximate=True), (KINKS,)),
+    Case("elu", ops.elu, (KINKS,)),
+    Case("elu", ops.elu, (LARGE,)),
+    Case("minimum", ops.minimum, (KINKS, KINKS[::-1].copy())),
+    Case("maximum", ops.maximum, (KINKS, KINKS[::-1].copy())),
+    Case("maximum", ops.maximum, (WHOLE, WHOLE[::-1].copy()), False),
+    Case("clip", lambda x: ops.clip(x, -1.0, 1.0), (KINKS,)),
+    Case("clip", lambda x: ops.clip(x, -2, 3), (WHOLE,), False),
+    Case("huber", ops.huber, (KINKS,)),
+    Case("huber", lambda x: ops.huber(x, 2.0), (3.0 * KINKS,)),
+    *(
+        Case(name, lambda x, f=f, axis=axis: f(x, axis), (values,))
+        for name, f in named("sum", "mean", "max", "min")
+        for axis in (None, 0, -1, (0, 1))
+        for values in (KINKS,)
+    ),
+    Case("sum", lambda x: ops.sum(x, 1), (EMPTY,)),
+    Case("sum", ops.sum, (EMPTY,)),
+    Case("sum", lambda x: ops.sum(x, 0), (WHOLE,), False),
+    Case("sum", ops.sum, (MASK,), False),
+    Case("sum", lambda x, m: ops.sum(x, 1, m), (X, MASK)),
+    Case("sum", lambda x, m: ops.sum(x, None, m), (X, MASK[:, :1])),
+    Case("mean", lambda x: ops.mean(x, 0), (WHOLE,), False),
+    Case("mean", ops.mean, (WHOLE,), False),
+    Case("mean", lambda x, m: ops.mean(x, 1, m), (X, MASK)),
+    Case("mean", lambda x, m: ops.mean(x, mask=m), (X, MASK)),
+    Case("mean", lambda x, m: ops.mean(x, mask=m), (X, MASK[:, :1])),
+    Case("mean", lambda x, m: ops.mean(x, 0, m), (X, MASK[0])),
+    Case("mean", lambda x, m: ops.mean(x, mask=m & False), (X, MASK)),
+    Case("mean", lambda x, m: ops.mean(x, mask=m), (EMPTY, EMPTY > 0)),
+    *(
+        Case(name, lambda x, f=f, axis=axis, ddof=ddof: f(x, axis, ddof=ddof), (X,))
+        for name, f in named("var", "std")
+        for axis in (None, 0, -1, (0, 1))
+        for ddof in (0, 1)
+    ),
+    Case("max", lambda x: ops.max(x, 1), (WHOLE,), False),
+    Case("min", ops.min, (WHOLE,), False),
+    Case("argmax", ops.argmax, (KINKS,), False),
+    Case("argmax", ops.argmax, (WHOLE,), False),
+    Case("prod", lambda x: ops.prod(x, 1), (KINKS,)),
+    Case("prod", lambda x: ops.prod(x, 0), (X,)),
+    Case("prod", lambda x: ops.prod(x, 1), (EMPTY,)),
+    *(
+        Case(name, lambda x, f=f, axis=axis: f(x, axis), (values,), False)
+        for name, f in named("any", "all")
+        for axis in (None, 0, -1)
+        for values in (MASK, WHOLE, EMPTY > 0)
+    ),
+    Case("cumsum", ops.cumsum, (X,)),
+    Case("cumsum", lambda x: ops.cumsum(x, -1), (X,)),
+    Case("cumsum", ops.cumsum, (WHOLE,), False),
+    Case("cumsum", lambda x: ops.cumsum(x, 1), (EMPTY,)),
+    *(
+        case
+        for axis in (-1, 0)
+        for case in (
+            Case("logsumexp", lambda x, axis=axis: ops.logsumexp(x, axis), (X,)),
+            Case("logsumexp", lambda x, m, axis=axis: ops.logsumexp(x, axis, m), (X, MASK)),
+            Case("log_softmax", lambda x, axis=axis: ops.log_softmax(x, axis=axis), (X,)),
+            Case("log_softmax", lambda x, m, axis=axis: ops.log_softmax(x, m, axis), (X, MASK)),
+            Case("softmax", lambda x, axis=axis: ops.softmax(x, axis=axis), (X,)),
+            Case("softmax", lambda x, m, axis=axis: ops.softmax(x, m, axis), (X, MASK)),
+        )
+    ),
+    Case("logsumexp", ops.logsumexp, (1000.0 * KINKS,)),
+    Case("logsumexp", ops.logsumexp, (EMPTY,), False),
+    Case("logsumexp", lambda x: ops.logsumexp(x, 0), (EMPTY,), False),
+    Case("logsumexp", ops.logsumexp, (np.array([[-INF, -INF], [-INF, 1.0], [0.0, 1.0]]),), False),
+    Case("log_softmax", ops.log_softmax, (1000.0 * KINKS,)),
+    Case("log_softmax", ops.log_softmax, (EMPTY,), False),
+    Case("log_softmax", ops.log_softmax, (EMPTY, EMPTY > 0), False),
+    Case("softmax", ops.softmax, (EMPTY,), False),
+    Case("linear", ops.linear, (RNG.normal(size=(5, 12)), WEIGHT, BIAS)),
+    Case("linear", ops.linear, (RNG.normal(size=(2, 5, 12)), WEIGHT)),
+    Case("linear", ops.linear, (RNG.normal(size=12), WEIGHT, BIAS)),
+    Case("khot_linear", ops.khot_linear, (KHOT, WEIGHT, BIAS)),
+    Case("khot_linear", ops.khot_linear, (KHOT[0], WEIGHT)),
+    Case("khot_linear", ops.khot_linear, (KHOT[0].astype(np.int64), WEIGHT, BIAS)),
+    Case("khot_linear", ops.khot_linear, (KHOT[0, 0], WEIGHT, BIAS)),
+    Case("khot_linear", ops.khot_linear, (KHOT[:0], WEIGHT, BIAS)),
+    Case("khot_rows", ops.khot_rows, (KHOT, WEIGHT.T.copy()), False),
+    Case("khot_rows", ops.khot_rows, (KHOT[0].astype(np.int64), WEIGHT.T.copy()), False),
+    Case("transpose", ops.transpose, (WEIGHT,)),
+    Case("einsum", lambda x, y: ops.einsum("ij,kj->ik", x, y), (X, Y)),
+]
+
+
+LABELS = [f"{k}-{case.name}" for k, case in enumerate(CASES)]
+
+
+@pytest.fixture(scope="module")
+def in_jax():
+    """Outputs and gradients of all cases from one compiled program: many small ones would take a minute."""
+    jax.config.update("jax_enable_x64", True)
+
+    def everything(inputs):
+        outputs = [case.function(*given) for case, given in zip(CASES, inputs, strict=True)]
+        return outputs, [Weighted(c.function, c.inputs).in_jax() if c.differentiable else None for c in CASES]
+
+    return to_numpy(jax.jit(everything)(to_jax([case.inputs for case in CASES])))
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=LABELS)
+def test_same_outputs_and_gradients(number, in_jax):
+    case = CASES[number]
+    result = case.function(*jtu.tree_map(np.array, case.inputs))
+    assert_same(case.function(*to_torch(case.inputs)), result)
+    assert_same(in_jax[0][number], result)
+    if case.differentiable:
+        assert_same(in_jax[1][number], Weighted(case.function, case.inputs).in_torch())
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.differentiable and c.name != "like"], ids=lambda c: c.name)
+def test_single_precision_stays_single(case):
+    inputs = tuple(np.array(x, np.float32 if x.dtype == np.float64 else None) for x in case.inputs)
+    results = [case.function(*inputs), case.function(*to_torch(inputs)), jax.eval_shape(case.function, *inputs)]
+    for y in jtu.tree_leaves(results):
+        assert "float32" in str(y.dtype)
+
+
+DIRECT = {"MASKED", "backend", "framework", "map_rows", "scan", "seed_axis", "switch_size", "used", "while_loop"}
+
+
+def test_every_function_has_a_case():
+    assert {case.name for case in CASES} | DIRECT == set(ops.__all__)
+
+
+def test_the_three_implementations_offer_the_same_names():
+    modules = [ops.backend(x) for x in (np.zeros(1), torch.zeros(1), jnp.zeros(1))]
+    for name in ops.__all__:
+        kinds = {hasattr(module, name) for module in modules}
+        assert len(kinds) == 1, name
+
+
+# Values and gradients that are fixed by definition
+
+
+def test_frameworks_are_told_apart():
+    assert [ops.framework(x) for x in (1, 2.0, np.float32(1), np.zeros(2))] == ["numpy"] * 4
+    assert ops.framework(torch.zeros(2)) == ops.framework(torch.nn.Parameter(torch.zeros(2))) == "torch"
+    assert ops.framework(jnp.zeros(2)) == "jax"
+    seen = []
+    jax.make_jaxpr(jax.vmap(lambda x: seen.append(ops.framework(x)) or x))(jnp.zeros(2))
+    jax.grad(lambda x: seen.append(ops.framework(x)) or x)(1.0)
+    assert seen == ["jax", "jax"]
+
+
+@pytest.mark.parametrize(
+    ("function", "at", "gradient"),
+    [
+        (ops.abs, [-1.0, 0.0, 1.0], [-1, 0, 1]),
+        (ops.relu, [-1.0, 0.0, 1.0], [0, 0, 1]),
+        (ops.leaky_relu, [-1.0, 0.0, 1.0], [0.01, 0.01, 1]),
+        (ops.elu, [-1.0, 0.0, 1.0], [np.exp(-1), 1, 1]),
+        (lambda x: ops.clip(x, -1.0, 1.0), [-2.0, -1.0, 0.0, 1.0, 2.0], [0, 1, 1, 1, 0]),
+        (lambda x: ops.maximum(x, 0 * x + 1.0), [0.0, 1.0, 2.0], [0, 0.5, 1]),
+        (lambda x: ops.minimum(x, 0 * x + 1.0), [0.0, 1.0, 2.0], [1, 0.5, 0]),
+        (lambda x: ops.max(x, 0), [3.0, 1.0, 3.0], [0.5, 0, 0.5]),
+        (ops.max, [3.0, 1.0, 3.0], [0.5, 0, 0.5]),
+        (ops.min, [1.0, 1.0, 3.0, 1.0], [1 / 3, 1 / 3, 0, 1 / 3]),
+        (ops.huber, [-2.0, -1.0, 0.0, 0.5, 1.0, 3.0], [-1, -1, 0, 0.5, 1, 1]),
+        (lambda x: ops.prod(x, 0), [0.0, 2.0, 3.0], [6, 0, 0]),
+        (lambda x: ops.stop_gradient(x) * x, [2.0, 5.0], [2, 5]),
+        (ops.softplus, [-800.0, 0.0, 800.0], [0, 0.5, 1]),
+        (ops.log_sigmoid, [-800.0, 0.0, 800.0], [1, 0.5, 0]),
+    ],
+)
+def test_gradients_at_ties_and_kinks(function, at, gradient):
+    x = torch.tensor(at, dtype=torch.float64, requires_grad=True)
+    function(x).sum().backward()
+    np.testing.assert_allclose(x.grad, gradient, atol=1e-12)
+    in_jax = jax.grad(lambda x: function(x).sum())(jnp.array(at))
+    np.testing.assert_allclose(in_jax, gradient, atol=1e-12)
+
+
+def test_values_by_hand():
+    # erf and tanh forms, and Huber's two pieces
+    x = np.array([-2.0, 0.0, 1.0])
+    np.testing.assert_allclose(ops.gelu(x), [-0.04550026389635842, 0.0, 0.8413447460685429], rtol=1e-12)
+    np.testing.assert_allclose(ops.gelu(x, True), [-0.04540230591222, 0.0, 0.84119199060827], rtol=1e-10)
+    np.testing.assert_allclose(ops.elu(x), [np.exp(-2) - 1, 0.0, 1.0])
+    np.testing.assert_allclose(ops.huber(np.array([0.5, 3.0]), 2.0), [0.125, 4.0])
+    np.testing.assert_allclose(ops.var(np.array([1.0, 2.0, 4.0]), ddof=1), 7 / 3)
+    np.testing.assert_allclose(ops.argmax(np.array([[1.0, 3.0, 3.0]])), [1])
+
+
+def test_masked_log_softmax_by_hand():
+    x = np.array([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
+    mask = np.array([[True, False, True], [False, False, False]])
+    got = everywhere(ops.log_softmax, x, mask)
+    np.testing.assert_allclose(np.exp(got[0, [0, 2]]), np.exp([1, 3]) / np.exp([1, 3]).sum(), rtol=1e-12)
+    assert np.exp(got[0, 1]) == 0 and np.isfinite(got).all()
+    np.testing.assert_allclose(got[1], -np.log(3), rtol=1e-12)
+    (gradient,) = gradients(ops.log_softmax, x, mask)
+    np.testing.assert_array_equal(gradient[1], 0.0)
+    assert gradient[0, 1] == 0 and gradient[0, 0] != 0
+    (gradient,) = gradients(lambda x, m: ops.logsumexp(x, -1, m), x, mask)
+    np.testing.assert_array_equal(gradient[1], 0.0)
+
+
+def test_a_row_with_nothing_allowed_is_the_same_in_single_precision():
+    x, mask = np.ones((1, 4), np.float32), np.zeros((1, 4), bool)
+    for convert in (lambda x: x, to_torch, to_jax):
+        got = to_numpy(ops.log_softmax(convert(x), convert(mask)))
+        np.testing.assert_allclose(got, -np.log(4), rtol=1e-6)
+
+
+def test_a_masked_mean_counts_a_mask_that_is_broadcast():
+    x, mask = np.arange(6.0).reshape(2, 3), np.array([[True], [False]])
+    assert everywhere(lambda x, m: ops.mean(x, mask=m), x, mask) == 1.0
+
+
+def test_fractions_are_not_cut_by_an_integer_array():
+    for convert in (lambda x: x, to_torch, to_jax):
+        mask, whole = convert(np.array([True, False])), convert(np.array([3, 4]))
+        np.testing.assert_allclose(to_numpy(ops.where(mask, 0.5, whole)), [0.5, 4.0])
+
+
+def test_new_arrays_go_where_the_reference_is():
+    reference = torch.zeros(2, device="meta")
+    made = (ops.zeros((2,), reference), ops.full((2,), 1, reference), ops.arange(3, reference))
+    for x in (*made, ops.like(np.zeros(2), reference), ops.one_hot(ops.arange(3, reference), 3, "int32")):
+        assert x.device.type == "meta"
+
+
+def test_dtypes_of_indices():
+    for convert in (lambda x: x, to_torch, to_jax):
+        x = convert(X)
+        indices = (ops.arange(3, x), ops.argmax(x), ops.searchsorted(convert(SORTED), convert(PROBES)))
+        assert ["int32" in str(i.dtype) for i in indices] == [True] * 3
+
+
+# Layers
+
+
+@pytest.mark.parametrize("bias", [BIAS, None], ids=["bias", "no bias"])
+def test_khot_linear_is_linear_of_the_written_out_rows(bias):
+    rows = np.zeros((2, 5, 12))
+    np.put_along_axis(rows, KHOT.astype(int), 1.0, -1)
+    parameters = (WEIGHT,) if bias is None else (WEIGHT, bias)
+    dense = everywhere(lambda *p: ops.linear(rows_like(rows, p[0]), *p), *parameters)
+    np.testing.assert_allclose(everywhere(lambda i, *p: ops.khot_linear(i, *p), KHOT, *parameters), dense, rtol=1e-12)
+    by_rows = gradients(lambda *p: ops.linear(rows_like(rows, p[0]), *p), *parameters)
+    by_columns = gradients(lambda i, *p: ops.khot_linear(i, *p), KHOT, *parameters)
+    for a, b in zip(by_rows, by_columns, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+def rows_like(rows, reference):
+    return ops.cast(ops.like(rows, reference), reference)
+
+
+def test_khot_linear_without_gradients_and_under_vmap():
+    with torch.no_grad():
+        assert_same(ops.khot_linear(*to_torch((KHOT, WEIGHT, BIAS))), ops.khot_linear(KHOT, WEIGHT, BIAS))
+    many = np.stack([WEIGHT, 2 * WEIGHT])
+    got = jax.vmap(lambda w: ops.khot_linear(jnp.asarray(KHOT), w))(jnp.asarray(many))
+    assert_same(got, np.stack([ops.khot_linear(KHOT, w) for w in many]))
+    # A frozen weight: the bias still learns.
+    bias = torch.tensor(BIAS, requires_grad=True)
+    ops.khot_linear(*to_torch((KHOT, WEIGHT)), bias).sum().backward()
+    np.testing.assert_allclose(bias.grad, 10.0)
+
+
+# Control
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_scan_of_trees(reverse):
+    def step(carry, x):
+        total = 0.9 * carry["total"] + x.a * x.b
+        return {"total": total, "count": carry["count"] + 1}, {"sum": total, "seen": (carry["count"],)}
+
+    def run(start, a, b):
+        carry = {"total": start, "count": ops.zeros((), start, "int32")}
+        return ops.scan(step, carry, Pair(a, b), reverse)
+
+    a, b, start = RNG.normal(size=(7, 3)), RNG.normal(size=(7, 1)), RNG.normal(size=3)
+    carry, ys = everywhere(run, start, a, b)
+    gradients(run, start, a, b)
+
+    total, sums = start, {}
+    for n, t in enumerate(reversed(range(7)) if reverse else range(7)):
+        total = 0.9 * total + a[t] * b[t]
+        sums[t] = (n, total)
+    np.testing.assert_allclose(carry["total"], total, rtol=1e-12)
+    assert carry["count"] == 7
+    np.testing.assert_array_equal(ys["seen"][0], [sums[t][0] for t in range(7)])
+    np.testing.assert_allclose(ys["sum"], [sums[t][1] for t in range(7)], rtol=1e-12)
+
+
+def test_scan_that_gives_nothing_back():
+    carry, ys = everywhere(lambda c, x: ops.scan(lambda c, x: (c + x, None), c, x), np.zeros(()), np.arange(4.0))
+    assert carry == 6.0 and ys is None
+
+
+def test_while_loop():
+    # Halve the entries above 1 until none is left; the number of rounds is data.
+    def run(x):
+        def body(carry):
+            x, n = carry
+            return ops.where(x > 1, x / 2, x), n + 1
+
+        return ops.while_loop(lambda carry: ops.any(carry[0] > 1), body, (x, ops.zeros((), x, "int32")))
+
+    x, n = everywhere(run, np.array([9.0, 0.3, 2.0]))
+    np.testing.assert_allclose(x, [0.5625, 0.3, 1.0])
+    assert n == 4
+    _, n = everywhere(run, np.array([0.5]))
+    assert n == 0
+
+
+def test_while_loop_records_no_gradient():
+    x = torch.ones(2, requires_grad=True)
+    y = ops.while_loop(lambda c: c.sum() < 5, lambda c: 2 * c, x)
+    assert not y.requires_grad
+
+
+def test_while_loop_over_seeds_goes_on_until_every_seed_is_finished():
+    def run(x):
+        return ops.while_loop(lambda c: c[0] > 1, lambda c: (c[0] / 2, c[1] + 1), (x, jnp.int32(0)))
+
+    with ops.seed_axis("seeds"):
+        mapped = jax.vmap(run, axis_name="seeds")
+        x, n = jax.jit(mapped)(jnp.array([9.0, 0.5]))
+        np.testing.assert_array_equal(n, [4, 4])
+        np.testing.assert_allclose(x, [9 / 16, 0.5 / 16])
+        # The loop's own predicate is one number: nothing is selected row by row.
+        loop = next(e for e in jax.make_jaxpr(mapped)(jnp.ones(2)).eqns if e.primitive.name == "while")
+        assert loop.params["cond_jaxpr"].out_avals[0].shape == ()
+
+
+@pytest.mark.parametrize("rows", [1, 6, 7, 8, 3, 0])
+def test_map_rows(rows):
+    tree = {"x": RNG.normal(size=(rows, 2)), "n": np.arange(rows, dtype=np.int32)}
+
+    def function(batch):
+        return ops.sum(batch["x"], -1), batch["n"][:, None] * 2
+
+    sums, doubled = everywhere(lambda tree: ops.map_rows(function, tree, 3), tree)
+    np.testing.assert_allclose(sums, tree["x"].sum(1))
+    np.testing.assert_array_equal(doubled[:, 0], 2 * tree["n"])
+
+
+def test_map_rows_looks_at_no_more_than_a_tile():
+    seen = []
+    ops.map_rows(lambda x: seen.append(len(x)) or x, np.zeros((7, 2)), 3)
+    assert seen == [3, 3, 1]
+
+
+def test_switch_size():
+    # The sum of the first `count` numbers does not depend on the size it is computed in.
+    values = np.arange(20.0)
+    for count in (1, 4, 5, 9, 20):
+        chosen = []
+
+        def run(x, n, chosen=chosen):
+            def function(size):
+                chosen.append(size)
+                return ops.sum(x[:size], mask=ops.arange(size, x) < n)
+
+            return ops.switch_size(n, (4, 9, 20), function)
+
+        assert everywhere(run, values, np.array(count, np.int32)) == values[:count].sum()
+        assert chosen[:2] == [count, count]  # PyTorch and NumPy need no bucket
+        assert set(chosen[2:]) == {4, 9, 20}
+
+
+def test_switch_size_takes_the_smallest_that_suffices():
+    def run(n):
+        return ops.switch_size(n, (4, 9, 20), lambda size: jnp.int32(size))
+
+    assert [int(jax.jit(run)(n)) for n in (0, 4, 5, 9, 10, 20)] == [4, 4, 9, 9, 20, 20]
+    assert int(ops.switch_size(jnp.int32(3), (7,), lambda size: jnp.int32(size))) == 7
+    with ops.seed_axis("seeds"):
+        got = jax.vmap(run, axis_name="seeds")(jnp.array([1, 8]))
+    np.testing.assert_array_equal(got, [9, 9])
+
+
+def test_used():
+    x = np.arange(5)
+    assert len(ops.used(x, 3)) == len(ops.used(torch.from_numpy(x), torch.tensor(3))) == 3
+    assert ops.used(jnp.arange(5), 3).shape == (5,)
+
+
+# Shapes and values at random
+
+# A few shapes only: each is compiled once.
+numbers = st.floats(-1e3, 1e3, width=32).map(float)
+matrices = st.sampled_from([(1, 1), (3, 4), (2, 3, 5)]).flatmap(lambda s: hnp.arrays(np.float64, s, elements=numbers))
+
+
+def masked_functions(x, mask):
+    return (
+        ops.log_softmax(x, mask),
+        ops.softmax(x, mask),
+        ops.logsumexp(x, -1, mask),
+        ops.mean(x, -1, mask),
+        ops.sum(x, 0, mask),
+        ops.max(x, -1),
+        ops.cumsum(x, -1),
+        ops.clip(x, -1.0, 2.0),
+    )
+
+
+masked_functions_in_jax = jax.jit(masked_functions)
+
+
+@settings(max_examples=60)
+@given(matrices, st.integers(0, 2**32 - 1))
+def test_masked_functions_of_any_values(x, seed):
+    mask = np.random.default_rng(seed).random(x.shape) < 0.5
+    got = masked_functions(x, mask)
+    assert_same(masked_functions(*to_torch((x, mask))), got, atol=1e-9)
+    assert_same(masked_functions_in_jax(x, mask), got, atol=1e-9)
+    probabilities = np.where(mask, got[1], 0.0).sum(-1)
+    np.testing.assert_allclose(probabilities[mask.any(-1)], 1.0, rtol=1e-9)
+    # The definition, with the forbidden entries left out
+    for index in np.ndindex(x.shape[:-1]):
+        kept = x[index][mask[index]]
+        if len(kept):
+            assert got[2][index] == pytest.approx(np.logaddexp.reduce(kept), rel=1e-9, abs=1e-9)
+
+
+search_in_jax = jax.jit(ops.searchsorted, static_argnums=2)
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from([1, 58, 59, 90]).flatmap(lambda n: hnp.arrays(np.float64, n, elements=numbers)),
+    hnp.arrays(np.float64, (2, 3), elements=numbers),
+    st.booleans(),
+)
+def test_searchsorted_of_any_values(values, probes, right):
+    values = np.sort(np.concatenate([values, probes.ravel()]))  # with ties
+    wanted = np.array([(values <= p).sum() if right else (values < p).sum() for p in probes.ravel()]).reshape(2, 3)
+    np.testing.assert_array_equal(ops.searchsorted(values, probes, right), wanted)
+    np.testing.assert_array_equal(ops.searchsorted(*to_torch((values, probes)), right), wanted)
+    np.testing.assert_array_equal(search_in_jax(values, probes, right), wanted)
+
+
+# The layer rule: mathematics is written over `ops`
+
+ALLOWED = {"jax.tree_util"}
+
+
+def module_level_imports(path: Path) -> set[str]:
+    """What is imported while the file is imported, at any depth but inside functions."""
+    found, queue = set(), [ast.parse(path.read_text())]
+    while queue:
+        node = queue.pop()
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module or ""}
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            queue.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def test_mathematics_imports_neither_framework():
+    root = Path(twinax.__file__).parent
+    files = [path for folder in ("networks", "envs", "gflownet", "noise") for path in (root / folder).rglob("*.py")]
+    assert len(files) > 15
+    for path in files:
+        bad = {
+            name for name in module_level_imports(path) - ALLOWED if name.split(".")[0] in ("torch", "jax", "jaxlib")
+        }
+        assert not bad, f"{path.relative_to(root)} imports {bad} at module level"
+
+
+def test_the_import_rule_sees_what_it_should(tmp_path):
+    lines = ["import jax.tree_util as t", "if t:", "    import torch", "def f():", "    import jax.lax"]
+    (tmp_path / "a.py").write_text("\n".join([*lines, "class A:", "    from jax import numpy"]))
+    assert module_level_imports(tmp_path / "a.py") == {"jax.tree_util", "torch", "jax"}

@@ -1,0 +1,194 @@
+"""The report: complete, self-contained, and honest about what it was given."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from twinax import engines
+from twinax.errors import MissingExtra, TwinaxError
+from twinax.runs import curves, plots, proofs, tables, train, write_report
+
+sys.path.insert(0, str(Path(__file__).parent))
+from runs_probe import ProbeEngine, ProbeProblem
+
+pytest.importorskip("matplotlib")
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+class Reader(HTMLParser):
+    """Collects ids, links and text, and checks that every element is closed."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open, self.ids, self.sources, self.words = [], [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        self.ids += [values["id"]] if "id" in values else []
+        self.sources += [values[name] for name in ("src", "href", "xlink:href") if values.get(name)]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+@pytest.fixture(autouse=True)
+def probe(monkeypatch):
+    monkeypatch.setattr(engines, "make_engine", ProbeEngine)
+
+
+@pytest.fixture
+def trained(tmp_path):
+    for mode in ("torch", "jax"):
+        train(ProbeProblem(), mode=mode, steps=80, evaluate_every=20, run_dir=tmp_path / mode, progress=False,
+              config={"env": {"name": "<probe>"}})  # fmt: skip
+    return tmp_path
+
+
+def test_one_run(trained):
+    path = write_report(trained / "torch")
+    assert path == trained / "torch" / "report.html"
+    text = path.read_text()
+    reader = Reader(text)
+    shown = " ".join(reader.words)
+    for expected in ("Total variation", "Steps per second", "Loss", "Target", "Learned", "&lt;probe&gt;", "jax "):
+        assert expected in text, expected
+    assert "<probe>" not in re.sub(r"&lt;probe&gt;", "", text)
+    assert "width 3" in shown and "finished" in shown
+    assert text.count("<svg") == 5  # loss twice, total variation, gradient norm, pictures
+    assert all(source.startswith(("#", "data:")) for source in reader.sources)
+    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"|<!DOCTYPE[^>]*>', "", text)
+    names = {file.name for file in (trained / "torch" / "plots").iterdir()}
+    assert names == {
+        "pictures.safetensors", "loss.png", "loss-over-time.png", "total-variation.png", "grad-norm.png", "pictures.png"
+    }  # fmt: skip
+
+
+def test_ids_are_unique_and_the_ink_is_the_pages(trained):
+    text = write_report([trained / "torch", trained / "jax"], trained / "report.html").read_text()
+    reader = Reader(text)
+    assert len(reader.ids) == len(set(reader.ids))
+    used = set(re.findall(r"url\(#([^)]+)\)", text)) | {source[1:] for source in reader.sources if source[0] == "#"}
+    assert used <= set(reader.ids)
+    assert "currentColor" in text and "#010203" not in text
+
+
+def test_a_directory_of_runs_with_its_proofs(trained):
+    row = {"rung": "values", "item": "loss", "side": "jax", "against": "torch", "absolute": 1e-15, "relative": 1e-15}
+    bad = row | {"rung": "gradients", "item": "log_z", "relative": "nan", "ok": False}
+    (trained / "parity.json").write_text(
+        json.dumps({"ok": False, "tolerance": 1e-9, "rows": [row | {"ok": True}, bad], "hint": "a factor 2"})
+    )
+    (trained / "compare.json").write_text(
+        json.dumps(
+            {
+                "parity": False,
+                "modes": [{"mode": "jax", "median": 421.5, "profile": {"sample": 0.002}}],
+                "ratios": None,
+                "reason": "no ratio: the engines differ",
+            }
+        )  # fmt: skip
+    )
+    text = write_report([trained]).read_text()
+    shown = " ".join(Reader(text).words)
+    assert "2 runs" in shown and "FAILED" in shown and "a factor 2" in shown and "log_z" in shown
+    assert "421.5" in shown and "no ratio: the engines differ" in shown and "Milliseconds per step" in shown
+    assert shown.count("Parity:") == 2  # in each of the two tables, though the directory is named twice
+
+
+def test_runs_that_share_a_name_and_differ_in_their_problem(tmp_path):
+    for width, folder in ((3, "a"), (5, "b")):
+        train(ProbeProblem(width=width), steps=5, run_dir=tmp_path / folder / "run", progress=False)
+    records = curves.read_runs([tmp_path / "a" / "run", tmp_path / "b" / "run"])
+    assert [record.name for record in records] == ["a/run", "b/run"]
+    assert tables.common_facts(records) == {"family": "probe"}
+    assert [facts["problem width"] for facts in tables.different_facts(records)] == [3, 5]
+    write_report([tmp_path / "a" / "run", tmp_path / "b" / "run"], tmp_path / "report.html")
+    assert (tmp_path / "plots" / "pictures-a-run.png").exists()
+
+
+def test_several_seeds_have_mean_and_band(tmp_path):
+    train(ProbeProblem(), steps=30, seeds=3, evaluate_every=5, run_dir=tmp_path / "run", progress=False)
+    series = curves.read_runs([tmp_path / "run"])[0].series("loss")
+    assert series is not None and series.values.shape == (30, 3)
+    np.testing.assert_allclose(series.mean, series.values.mean(axis=1))
+    assert "bands reach" in write_report([tmp_path / "run"]).read_text()
+
+
+def test_a_run_that_has_just_begun(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": null}\n{"step": 2, "lo')
+    Reader(write_report([tmp_path]).read_text())
+
+
+def test_what_is_not_a_run_is_named(tmp_path, trained):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TwinaxError, match="no metrics.jsonl found"):
+        write_report([tmp_path / "empty"])
+    with pytest.raises(TwinaxError, match="there is no run directory"):
+        write_report([tmp_path / "absent"])
+    with pytest.raises(TwinaxError, match="no run in an empty list"):
+        write_report([])
+    (trained / "torch" / "parity.json").write_text("{")
+    with pytest.raises(TwinaxError, match="parity.json cannot be read"):
+        write_report([trained / "torch"])
+
+
+def test_missing_matplotlib_names_the_command(trained, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"pip install 'twinax\[plots\]'"):
+        write_report([trained / "torch"])
+
+
+def test_a_log_scale_where_it_shows_more():
+    def series(values):
+        values = np.array(values, dtype=float)[:, None]
+        return curves.Series(np.arange(len(values)), np.arange(len(values)), values)
+
+    assert plots._spans_decades([series(np.geomspace(1, 1e-4, 50))])
+    assert not plots._spans_decades([series(np.linspace(1, 2, 50))])
+    assert not plots._spans_decades([series(np.linspace(-1, 100, 50))])
+    assert plots._coincide([series(np.geomspace(1, 1e-4, 50)), series(1.01 * np.geomspace(1, 1e-4, 50))])
+    assert not plots._coincide([series(np.geomspace(1, 1e-4, 50)), series(5 * np.geomspace(1, 1e-4, 50))])
+
+
+def test_running_mean_keeps_a_line_and_its_ends():
+    x = np.arange(1000.0)
+    kept, smooth = plots._running_mean(x, 3 * x + 1)
+    np.testing.assert_allclose(smooth, 3 * kept + 1)
+    assert kept[0] == 0 and kept[-1] == 999 and len(kept) == 800
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (True, "yes"), (12345, "12,345"), (0.5, "0.5"), (1e-7, "1.000e-07"), (12345.6, "12,346"),
+     ([1.0, 1.0], "1"), ([1, 2], "1.5 (1 to 2)"), (["a", "b"], "a, b"), ({"a": 1}, "a 1"), (0.0, "0")],
+)  # fmt: skip
+def test_numbers_for_people(value, text):
+    assert tables.number(value) == text
+
+
+def test_unknown_json_is_still_shown():
+    for show in (proofs.parity, proofs.compare):
+        shown = show({"ok": True, "things": [{"a": 1}, {"b": "<x>"}], "deep": {"x": {"y": {"z": 3}}}})
+        assert "&lt;x&gt;" in shown and ">3<" in shown
+        Reader(shown)
+    assert proofs.compare([1, 2]) == "<p>1.5 (1 to 2)</p>"

@@ -1,0 +1,53 @@
+"""Which errors are people's to mend, and the sentence and exit code for each."""
+
+from __future__ import annotations
+
+import sys
+
+from twinax.errors import TwinaxError
+
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+
+
+def known_errors() -> tuple[type[BaseException], ...]:
+    """Types that `describe` knows; evaluated only when something was raised, so nothing is imported for it."""
+    types: list[type[BaseException]] = [TwinaxError, OSError, MemoryError, RuntimeError, KeyboardInterrupt]
+    for module, name in (("hydra.errors", "HydraException"), ("omegaconf.errors", "OmegaConfBaseException")):
+        if module in sys.modules:
+            types.append(getattr(sys.modules[module], name))
+    return tuple(types)
+
+
+def describe(error: BaseException) -> tuple[str | None, int]:
+    """One line for the person and the exit code; None when it is a defect of ours and needs its traceback."""
+    text = " ".join(str(error).split())
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", INTERRUPTED
+    if isinstance(error, TwinaxError):
+        return text, _code(error)
+    if isinstance(error, BrokenPipeError):
+        # The reader of our output has gone (`twinax list | head`): nothing is left to say to anyone.
+        sys.stdout = None
+        return "the reader of the output has closed it", FAILED
+    if isinstance(error, OSError):
+        where = f" '{error.filename}'" if error.filename else ""
+        return f"{error.strerror or text}{where}", FAILED
+    if isinstance(error, MemoryError) or _out_of_memory(text):
+        return "not enough memory; make the networks, the batch or the environment smaller", FAILED
+    if isinstance(error, RuntimeError):
+        return None, FAILED
+    return text, BAD_INPUT
+
+
+def _code(error: TwinaxError) -> int:
+    # Interrupted carries its own code; a loss that goes bad or a full disk is a failure, the rest is bad input.
+    code = getattr(error, "exit_code", None)
+    if code is not None:
+        return int(code)
+    failed = type(error).__name__ in ("NonFinite", "Diverged", "BadCheckpoint") or isinstance(error.__cause__, OSError)
+    return FAILED if failed else BAD_INPUT
+
+
+def _out_of_memory(text: str) -> bool:
+    signs = ("RESOURCE_EXHAUSTED", "can't allocate memory", "out of memory", "Out of memory")
+    return any(sign in text for sign in signs)

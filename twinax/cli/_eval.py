@@ -1,0 +1,70 @@
+"""Evaluate a run's newest whole checkpoint with fresh draws; prints a table and writes eval.json into the run."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
+
+from twinax.cli import _console, _settings
+from twinax.errors import TwinaxError
+
+HELP = "evaluate a run's newest checkpoint with fresh draws"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="the run's directory")
+    parser.add_argument("--seed", type=int, help="root of the evaluation's draws (default: a new one each time)")
+    _settings.add_overrides(parser)
+
+
+def run(found: Namespace) -> int:
+    from twinax import conf, engines, runs
+    from twinax.runs import checkpoint, pictures
+
+    directory = Path(found.run)
+    stored = runs.RunDirectory(directory)
+    config = conf.restore(stored.read_config(), found.overrides, str(stored.config_path))
+    trainer = config.trainer
+    problem = conf.build_problem(config)
+    engine = engines.make_engine(
+        trainer.mode, problem, dtype=trainer.dtype, chunk=trainer.chunk, seeds=config.seeds, noise=trainer.noise
+    )
+    engine.start(config.seed)
+    state, meta = checkpoint.load(checkpoint.latest(directory, refused=_warn), like=engine.state())
+    seed = _fresh_seed(found.seed)
+    engine.load(_with_seed(state, seed))
+    metrics = dict(engine.evaluate())
+    scores = {name: value for name, value in metrics.items() if not name.startswith(pictures.PREFIX)}
+    facts = {"step": meta["step"], "mode": trainer.mode, "seed": seed, "metrics": scores}
+    path = _settings.write_json(directory / "eval.json", facts)
+    title = f"step {meta['step']:,}, draws from seed {seed}"
+    _console.table(title, ("metric", "value"), _console.metric_rows(metrics))
+    _console.facts({"written": path})
+    return 0
+
+
+def _fresh_seed(given: int | None) -> int:
+    if given is None:
+        import secrets
+
+        return secrets.randbits(31)
+    if not 0 <= given < 2**31:
+        raise TwinaxError(f"--seed is {given}; it must be at least 0 and below {2**31}")
+    return given
+
+
+def _with_seed(state: Any, seed: int) -> Any:
+    """The state with another root of its noise; several seeds stay apart."""
+    import dataclasses
+
+    import numpy as np
+
+    old = np.asarray(state.seed)
+    return dataclasses.replace(state, seed=(seed + np.arange(old.size)).reshape(old.shape).astype(old.dtype))
+
+
+def _warn(sentence: str) -> None:
+    import sys
+
+    print(f"warning: {sentence}", file=sys.stderr)

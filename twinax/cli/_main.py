@@ -1,0 +1,104 @@
+"""The parser, the dispatch to a command, and errors as one sentence.
+
+Nothing here or at the top of a command's module may import JAX, PyTorch or Hydra: help must come at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NoReturn
+
+from twinax import __version__
+from twinax.cli import _cache, _compare, _demo, _doctor, _eval, _list, _measure, _parity, _report, _resume, _train
+from twinax.cli._errors import describe, known_errors
+from twinax.errors import TwinaxError, UnknownName
+
+COMMANDS: dict[str, ModuleType] = {
+    "train": _train,
+    "resume": _resume,
+    "eval": _eval,
+    "parity": _parity,
+    "compare": _compare,
+    "report": _report,
+    "list": _list,
+    "doctor": _doctor,
+    "demo": _demo,
+}
+HIDDEN: dict[str, ModuleType] = {"_measure": _measure}
+
+EXAMPLES = """\
+examples:
+  twinax train env=grid trainer.mode=jax trainer.steps=1000
+  twinax resume runs/DIR trainer.steps=2000 trainer.mode=torch
+  twinax parity env=grid objective=db trainer.steps=100
+  twinax compare env.dim=2 env.side=8 compare.modes=[torch,jax]
+
+Settings are written key=value; `twinax list` shows the choices and `twinax list keys` every key.
+Exit codes: 0 done, 1 failed (or engines differ), 2 bad input, 130 interrupted."""
+
+
+class Parser(ArgumentParser):
+    """An argument parser whose errors are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        raise TwinaxError(f"{message}; see `{self.prog} --help`")
+
+
+def parser() -> ArgumentParser:
+    """The whole command line."""
+    top = Parser(
+        prog="twinax",
+        description="One definition of a learning problem, on PyTorch and on JAX, with proof that they agree.",
+        epilog=EXAMPLES,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"twinax {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, module in {**COMMANDS, **HIDDEN}.items():
+        shown = {"help": module.HELP} if name in COMMANDS else {}
+        one = commands.add_parser(
+            name, description=module.__doc__, formatter_class=RawDescriptionHelpFormatter, **shown
+        )
+        module.add_arguments(one)
+    return top
+
+
+def parse(argv: Sequence[str]) -> Namespace:
+    """The command and its arguments; settings may stand before, between and after options."""
+    if argv and not argv[0].startswith("-") and argv[0] not in {**COMMANDS, **HIDDEN}:
+        raise UnknownName("command", argv[0], COMMANDS)
+    found, rest = parser().parse_known_args(argv)
+    for word in rest:
+        if word.startswith("-") or not hasattr(found, "overrides"):
+            raise TwinaxError(f"unexpected argument '{word}'; see `twinax {found.command or ''} --help`")
+        found.overrides.append(word)
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code.
+
+    >>> main(["train", "env=grid", "trainer.steps=10", "run.dir=runs/first"])   # doctest: +SKIP
+    0
+    """
+    words = sys.argv[1:] if argv is None else list(argv)
+    debug = os.environ.get("TWINAX_DEBUG", "") not in ("", "0")
+    try:
+        found = parse(words)
+        if found.command is None:
+            parser().print_help()
+            return 0
+        _cache.enable()
+        return {**COMMANDS, **HIDDEN}[found.command].run(found)
+    except SystemExit as done:  # argparse after --help or --version
+        return int(done.code or 0)
+    except known_errors() as error:
+        sentence, code = describe(error)
+        if sentence is None or debug:
+            raise
+        print(f"error: {sentence}" if code != 130 else sentence, file=sys.stderr)
+        return code

@@ -1,0 +1,55 @@
+"""Measure one mode for `twinax compare`: one JSON object on the last line."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import ArgumentParser, Namespace
+
+from twinax.cli import _settings, _train
+
+HELP = "measure one mode (used by compare)"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    _settings.add_overrides(parser)
+
+
+def run(found: Namespace) -> int:
+    from twinax import conf, engines
+    from twinax.runs import plain
+    from twinax.runs.summary import threads
+    from twinax.runs.versions import versions
+
+    config = conf.compose(found.overrides)
+    trainer, repeats = config.trainer, config.compare.repeats
+    problem = conf.build_problem(config)
+    begin = time.perf_counter()
+    engine = engines.make_engine(
+        trainer.mode, problem, dtype=trainer.dtype, chunk=trainer.chunk, seeds=config.seeds, noise=trainer.noise
+    )
+    engine.start(config.seed)
+    engine.run(1)
+    first = time.perf_counter() - begin
+    if config.compare.warm_up:
+        engine.run(config.compare.warm_up)
+    seconds = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        engine.run(trainer.steps)  # returns NumPy arrays, so the device has finished
+        seconds.append(time.perf_counter() - begin)
+    measured = {
+        "mode": trainer.mode,
+        "steps": trainer.steps,
+        "seconds": seconds,
+        "steps_per_second": [trainer.steps / value for value in seconds],
+        "first_step_seconds": first,
+        "compile_seconds": engine.compile_seconds,
+        "parameters": engine.num_parameters,
+        "profile": engine.profile(),
+        "threads": threads(trainer.mode),
+        "device": _train.device(trainer.mode),
+        "versions": versions(),
+    }
+    print(json.dumps(plain.plain(measured)), flush=True)
+    return 0

@@ -1,0 +1,31 @@
+"""Prove that engines agree: values, gradients of each term and optimizer steps, in float64, on the same draws."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+
+from twinax.cli import _console, _settings
+
+HELP = "check that engines agree; exit 1 and the likely cause if not"
+
+DEFAULTS = ("trainer.steps=100",)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    _settings.add_overrides(parser)
+
+
+def run(found: Namespace) -> int:
+    from twinax import conf, parity
+
+    config = conf.compose([*DEFAULTS, *found.overrides])
+    problem = conf.build_problem(config)
+    section = config.parity
+    report = parity.check(problem, section.modes, config.trainer.steps, config.seed, section.tolerance)
+    path = _settings.choose_directory(config, "parity") / "parity.json"
+    _settings.write_json(path, json.loads(report.to_json()))
+    _console.facts({"problem": _settings.sentence(config)})
+    _console.console().print(report.table())
+    _console.facts({"written": path})
+    return 0 if report.ok else 1

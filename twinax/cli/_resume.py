@@ -1,0 +1,52 @@
+"""Go on with a run from its newest whole checkpoint; settings such as trainer.mode may change."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from twinax.cli import _settings, _train
+from twinax.errors import TwinaxError
+
+HELP = "go on with a run, also in another mode"
+
+_FIXED = ("seed", "seeds", "run.dir", "experiment")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="the run's directory")
+    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+    _settings.add_overrides(parser)
+
+
+def run(found: Namespace) -> int:
+    from twinax import conf, runs
+
+    for override in found.overrides:
+        if override.partition("=")[0] in _FIXED:
+            raise TwinaxError(f"'{override}' cannot change in an existing run: start a new one with `twinax train`")
+    directory = Path(found.run)
+    stored = runs.RunDirectory(directory)
+    config = conf.restore(stored.read_config(), found.overrides, str(stored.config_path))
+    config.run.dir = str(directory)
+    problem = conf.build_problem(config)
+    _train.print_start(config, problem, directory)
+    trainer = config.trainer
+    result = runs.resume(
+        directory,
+        problem,
+        steps=trainer.steps,
+        mode=trainer.mode,
+        seeds=config.seeds,
+        dtype=trainer.dtype,
+        log_every=trainer.log_every,
+        evaluate_every=trainer.evaluate_every,
+        checkpoint_every=trainer.checkpoint_every,
+        tensorboard=trainer.tensorboard,
+        noise=trainer.noise,
+        chunk=trainer.chunk,
+        progress=False if found.quiet else None,
+        config=conf.as_dict(config),
+    )
+    _train.print_end(result.summary, directory)
+    return 0

@@ -1,0 +1,97 @@
+"""Train a problem; settings with several values, such as seed=0,1,2, train one run after the other."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
+
+from twinax.cli import _console, _settings
+
+HELP = "train a problem and keep the run in a directory"
+
+_NOT_METRICS = ("steps", "seconds", "seed", "seeds", "threads", "parameters", "loss_per_seed")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+    _settings.add_overrides(parser)
+
+
+def run(found: Namespace) -> int:
+    from twinax import conf
+
+    combinations = conf.split_commas(found.overrides)
+    # All of them are composed first: a mistake in the last must not come after the training of the others.
+    configs = [conf.compose(overrides) for overrides in combinations]
+    directories = []
+    for number, config in enumerate(configs):
+        if len(configs) > 1 and config.run.dir is not None:
+            config.run.dir = str(Path(config.run.dir) / str(number))
+        directories.append(train(config, quiet=found.quiet))
+    if len(configs) > 1:
+        print(f"all of them: twinax report {' '.join(map(str, directories))}")
+    return 0
+
+
+def train(config: Any, quiet: bool = False) -> Path:
+    """Train what a configuration says; the run's directory."""
+    from twinax import conf, runs
+
+    problem = conf.build_problem(config)
+    directory = _settings.choose_directory(config)
+    print_start(config, problem, directory)
+    trainer = config.trainer
+    config.run.dir = str(directory)
+    result = runs.train(
+        problem,
+        mode=trainer.mode,
+        steps=trainer.steps,
+        seed=config.seed,
+        seeds=config.seeds,
+        run_dir=directory,
+        dtype=trainer.dtype,
+        log_every=trainer.log_every,
+        evaluate_every=trainer.evaluate_every,
+        checkpoint_every=trainer.checkpoint_every,
+        tensorboard=trainer.tensorboard,
+        noise=trainer.noise,
+        chunk=trainer.chunk,
+        progress=False if quiet else None,
+        config=conf.as_dict(config),
+    )
+    print_end(result.summary, directory)
+    return directory
+
+
+def print_start(config: Any, problem: Any, directory: Path) -> None:
+    """What is about to happen."""
+    from twinax.networks import num_parameters
+    from twinax.runs.summary import threads
+
+    mode, seeds = config.trainer.mode, f", {config.seeds} seeds" if config.seeds > 1 else ""
+    _console.facts(
+        {
+            "problem": _settings.sentence(config),
+            "mode": f"{mode}, {config.trainer.dtype}, {config.trainer.steps:,} steps, seed {config.seed}{seeds}",
+            "parameters": f"{num_parameters(problem.init(config.seed).networks):,}",
+            "device": f"{device(mode)}, {threads(mode)} threads",
+            "run": directory,
+        }
+    )
+
+
+def print_end(summary: dict[str, Any], directory: Path) -> None:
+    """What came out, and what to do next."""
+    rows = _console.metric_rows(summary, _NOT_METRICS)
+    _console.table(f"after {summary['steps']:,} steps", ("metric", "value"), rows)
+    _console.facts({"run": directory, "next": f"twinax report {directory}"})
+
+
+def device(mode: str) -> str:
+    """The device that a mode computes on."""
+    if mode == "torch":
+        return "cpu"
+    import jax
+
+    return jax.default_backend()

@@ -1,0 +1,34 @@
+"""Typed configuration: Hydra groups and overrides in, one plain dataclass out.
+
+>>> from twinax import conf
+>>> config = conf.compose(["env=grid", "objective=db", "trainer.steps=10"])
+>>> config.trainer.steps, config.env.side, config.objective.name
+(10, 3, 'detailed_balance')
+>>> problem = conf.build_problem(config)
+"""
+
+from twinax.conf._compose import compose, restore, split_commas
+from twinax.conf._keys import documentation, known_keys
+from twinax.conf._registry import Experiment, Group, Preset, experiment_names, find_experiment
+from twinax.conf._sections import Root, as_dict
+
+__all__ = [
+    "Experiment",
+    "Group",
+    "Preset",
+    "Root",
+    "as_dict",
+    "build_problem",
+    "compose",
+    "documentation",
+    "experiment_names",
+    "find_experiment",
+    "known_keys",
+    "restore",
+    "split_commas",
+]
+
+
+def build_problem(config: Root):
+    """The problem that a configuration describes, built by its experiment's own file."""
+    return find_experiment(config.experiment).build(config)

@@ -1,0 +1,43 @@
+"""Older names: overrides written for other libraries are rewritten before composing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from twinax.conf._registry import Experiment
+
+KEYS: Mapping[str, str | Callable[[str], list[str]]] = {
+    "num_train_steps": "trainer.steps",
+    "num_steps": "trainer.steps",
+    "num_envs": "trainer.batch_size",
+    "logging.tqdm_print_rate": "trainer.log_every",
+    "logging.eval_each": "trainer.evaluate_every",
+    "logging.track_each": "trainer.evaluate_every",
+    "float_precision": lambda value: [f"trainer.dtype=float{value}"],
+}
+"""Key aliases that hold for every experiment; a family adds its own in `Experiment.key_aliases`."""
+
+
+def all_keys(experiment: Experiment) -> dict[str, str | Callable[[str], list[str]]]:
+    """Every alias key of an experiment."""
+    return {**KEYS, **experiment.key_aliases}
+
+
+def rewrite(overrides: Sequence[str], experiment: Experiment) -> list[str]:
+    """The overrides under present names.
+
+    >>> rewrite(["num_train_steps=1_000"], experiment)
+    ['trainer.steps=1_000']
+    """
+    table = all_keys(experiment)
+    rewritten: list[str] = []
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        target = table.get(key.lstrip("+")) if equals else None
+        if target is None:
+            rewritten.append(override)
+        elif callable(target):
+            rewritten.extend(target(value))
+        else:
+            rewritten.append(f"{target}={value}")
+    return rewritten

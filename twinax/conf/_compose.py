@@ -1,0 +1,196 @@
+"""From overrides to one typed configuration, with one sentence for each thing that can be wrong.
+
+Hydra's grammar reads the overrides and Hydra composes the groups; values are then set on the typed
+tree, so that a wrong one is reported with its own key. Nothing is written anywhere.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from twinax.conf import _aliases, _keys
+from twinax.conf._registry import Experiment, Preset, find_experiment
+from twinax.conf._sections import check
+from twinax.errors import TwinaxError
+
+
+def compose(overrides: Sequence[str] = ()) -> Any:
+    """The root dataclass of the chosen experiment; of two equal keys the later wins.
+
+    >>> compose(["env=grid", "trainer.mode=legacy"]).trainer.mode
+    'torch'
+    """
+    experiment, rest = _choose_experiment(overrides)
+    choices, values = _sort_overrides(rest, experiment)
+    return _finish(_set_values(_compose_groups(experiment, choices), values, experiment))
+
+
+def restore(stored: Mapping[str, Any], overrides: Sequence[str] = (), source: str = "config.yaml") -> Any:
+    """The configuration that a run was started with, as read from its config.yaml, with values changed."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    experiment = find_experiment(str(stored.get("experiment", "gflownet")))
+    choices, values = _sort_overrides(overrides, experiment)
+    if choices:
+        name, choice = next(iter(choices.items()))
+        raise TwinaxError(f"{name}={choice} cannot change in an existing run: start a new one with `twinax train`")
+    named = {}
+    for name, group in experiment.groups.items():
+        section = stored.get(name)
+        if not isinstance(section, dict) or "name" not in section:
+            raise TwinaxError(f"{source} has no {name}.name, so it is not the configuration of a {experiment.name} run")
+        named[name] = group.resolve(name, str(section["name"]))
+    try:
+        merged = OmegaConf.merge(_compose_groups(experiment, named), dict(stored))
+    except OmegaConfBaseException as error:
+        raise TwinaxError(f"{source} does not fit this version: {_first_line(error)}") from error
+    return _finish(_set_values(merged, values, experiment))
+
+
+def split_commas(overrides: Sequence[str]) -> list[list[str]]:
+    """Every combination of comma-separated values: `seed=1,2` gives two lists of overrides."""
+    parsed = [_parse(text) for text in overrides]
+    axes = [
+        [f"{item.get_key_element()}={value}" for value in item.sweep_string_iterator()]
+        if item.is_sweep_override()
+        else [text]
+        for text, item in zip(overrides, parsed)
+    ]
+    return [list(combination) for combination in itertools.product(*axes)]
+
+
+def _choose_experiment(overrides: Sequence[str]) -> tuple[Experiment, list[str]]:
+    chosen = [text.partition("=")[2] for text in overrides if text.startswith("experiment=")]
+    rest = [text for text in overrides if not text.startswith("experiment=")]
+    return find_experiment(chosen[-1] if chosen else "gflownet"), rest
+
+
+def _sort_overrides(overrides: Sequence[str], experiment: Experiment) -> tuple[dict[str, str], dict[str, Any]]:
+    """Group choices by group, and values by key, both under present names."""
+    choices: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    known = _keys.known_keys(experiment)
+    for text in _aliases.rewrite(overrides, experiment):
+        override = _parse(text)
+        key = override.key_or_group
+        if override.is_sweep_override():
+            raise TwinaxError(f"'{text}' names several values, and this command takes one; a list is written [1,2]")
+        if override.is_delete():
+            raise TwinaxError(f"'{text}' would remove a key; every key is needed, so set it to a value instead")
+        value = override.value()
+        group = key.removesuffix(".name")
+        if group in experiment.groups:
+            choices[group] = experiment.groups[group].resolve(group, str(value))
+        elif key in known:
+            values[key] = value
+        elif any(name.startswith(f"{key}.") for name in known):
+            raise TwinaxError(f"'{key}' is a section, not a value; set one of its keys, such as {_example(key, known)}")
+        else:
+            raise _keys.unknown_key(key, experiment)
+    return choices, values
+
+
+def _example(section: str, known: dict[str, Any]) -> str:
+    return next(f"{name}={value}" for name, value in known.items() if name.startswith(f"{section}."))
+
+
+def _parse(text: str):
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    key, equals, _ = text.partition("=")
+    if not equals:
+        raise TwinaxError(f"'{text}' is not an override; write key=value, such as trainer.steps=100")
+    try:
+        return OverridesParser.create().parse_override(text)
+    except HydraException as error:
+        raise TwinaxError(
+            f"the value in '{text}' cannot be read ({_first_line(error)}); quote text with odd characters: {key}='\"...\"'"
+        ) from error
+
+
+def _compose_groups(experiment: Experiment, choices: dict[str, str]):
+    import hydra
+    from hydra.core.global_hydra import GlobalHydra
+
+    _store(experiment.name)
+    # Group names carry the experiment's name, so that two families may both have an `env`.
+    overrides = [f"{experiment.name}/{group}={choice}" for group, choice in choices.items()]
+    # Hydra allows one application per process; one that calls us gets its own back.
+    outer = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with hydra.initialize(version_base="1.3", config_path=None):
+            return hydra.compose(f"twinax-{experiment.name}", overrides=overrides)
+    finally:
+        GlobalHydra.instance().hydra = outer
+
+
+@functools.cache
+def _store(name: str) -> None:
+    from hydra.core.config_store import ConfigStore
+    from omegaconf import OmegaConf
+
+    experiment = find_experiment(name)
+    OmegaConf.register_new_resolver("times", lambda a, b: float(a) * float(b), replace=True)
+    store = ConfigStore.instance()
+    store.store(name=f"twinax-{name}-schema", node=experiment.schema)
+    groups: list[Any] = [{f"{name}/{group}": entry.default} for group, entry in experiment.groups.items()]
+    store.store(
+        name=f"twinax-{name}", node={"defaults": [f"twinax-{name}-schema", "_self_", *groups], "experiment": name}
+    )
+    for group, entry in experiment.groups.items():
+        for choice, node in entry.choices.items():
+            package, stored = group, node
+            if isinstance(node, Preset):
+                others = [{f"override /{name}/{other}": wanted} for other, wanted in node.choose.items()]
+                package, stored = "_global_", {"defaults": ["_self_", *others], **node.sections}
+            store.store(group=f"{name}/{group}", name=choice, node=stored, package=package, provider="twinax")
+
+
+def _set_values(config, values: dict[str, Any], experiment: Experiment):
+    from omegaconf import OmegaConf
+    from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
+
+    for key, value in values.items():
+        try:
+            OmegaConf.update(config, key, value)
+        except (ConfigKeyError, AttributeError) as error:
+            raise _keys.unknown_key(key, experiment) from error
+        except ValidationError as error:
+            wanted = _wanted(_keys.known_keys(experiment)[key], _first_line(error))
+            raise TwinaxError(f"{key}={_show(value)} does not fit: it must be {wanted}") from error
+        except OmegaConfBaseException as error:
+            raise TwinaxError(f"{key}={_show(value)} cannot be set: {_first_line(error)}") from error
+    return config
+
+
+def _wanted(default: Any, message: str) -> str:
+    """What a key takes, in words; the message names the type where the default does not."""
+    words = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "text"}
+    named = next((word for name, word in words.items() if name in message), None)
+    if isinstance(default, list):
+        return f"a list such as {default}"
+    return named or {bool: "true or false", int: "a whole number", float: "a number"}.get(type(default), "text")
+
+
+def _show(value: Any) -> str:
+    return "null" if value is None else str(value)
+
+
+def _finish(config) -> Any:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        return check(OmegaConf.to_object(config))  # type: ignore[arg-type]
+    except OmegaConfBaseException as error:
+        raise TwinaxError(f"the configuration cannot be resolved: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,111 @@
+"""Which keys exist: for suggestions, for `twinax list keys`, and for choices that lack a key."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import inspect
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from twinax.conf._aliases import all_keys
+from twinax.conf._registry import Experiment, Preset
+from twinax.conf._sections import CHOSEN
+from twinax.errors import TwinaxError
+
+
+def known_keys(experiment: Experiment) -> dict[str, Any]:
+    """Every dotted key with its default, over all choices of all groups."""
+    keys: dict[str, Any] = {}
+    for section in _sections(experiment):
+        keys.update(section)
+    return keys
+
+
+def choices_with(experiment: Experiment, key: str) -> list[str]:
+    """Group choices that have a key, as `group=choice`; empty when it is in no group."""
+    group_name = key.partition(".")[0]
+    group = experiment.groups.get(group_name)
+    if group is None:
+        return []
+    nodes = {name: _group_node(group_name, choice) for name, choice in group.choices.items()}
+    return [f"{group_name}={name}" for name, node in nodes.items() if key in dict(_leaves(node, f"{group_name}."))]
+
+
+def unknown_key(key: str, experiment: Experiment) -> TwinaxError:
+    """The error for a key that is not there, with the closest one."""
+    if key in experiment.hints:
+        return TwinaxError(f"there is no key '{key}' here: {experiment.hints[key]}")
+    owners = choices_with(experiment, key)
+    if owners:
+        return TwinaxError(f"'{key}' belongs to {' or '.join(owners)}; choose that, or leave the key out")
+    names = [*known_keys(experiment), *experiment.groups, "experiment"]
+    older = {name: target for name, target in all_keys(experiment).items() if isinstance(target, str)}
+    close = difflib.get_close_matches(key, [*names, *older], n=1, cutoff=0.6) or _same_last_part(key, [*names, *older])
+    meant = older.get(close[0], close[0]) if close else None
+    hint = f"did you mean '{meant}'?" if meant else "`twinax list keys` shows all of them"
+    return TwinaxError(f"unknown key '{key}'; {hint}")
+
+
+def documentation(experiment: Experiment) -> list[tuple[str, str, Any, str]]:
+    """(section, key, default, sentence) for every field: the text that stands under it in the source."""
+    rows: dict[str, tuple[str, str, Any, str]] = {}
+    for node, prefix in _nodes(experiment):
+        sentences = _sentences(type(node))
+        for key, value in _leaves(node, prefix):
+            name = key.removeprefix(prefix)
+            if "." not in name:
+                sentence = sentences.get(name) or f"Chosen with {prefix.rstrip('.')}=NAME."
+                rows.setdefault(key, (prefix.rstrip("."), key, value, sentence))
+    return list(rows.values())
+
+
+def _nodes(experiment: Experiment) -> Iterator[tuple[Any, str]]:
+    root = experiment.schema()
+    yield root, ""
+    for field in dataclasses.fields(root):
+        value = getattr(root, field.name)
+        if dataclasses.is_dataclass(value) and field.name not in experiment.groups:
+            yield value, f"{field.name}."
+    for name, group in experiment.groups.items():
+        for choice in group.choices.values():
+            yield _group_node(name, choice), f"{name}."
+
+
+def _sections(experiment: Experiment) -> Iterator[dict[str, Any]]:
+    for node, prefix in _nodes(experiment):
+        yield dict(_leaves(node, prefix))
+
+
+def _group_node(name: str, choice: Any) -> Any:
+    return choice.sections[name] if isinstance(choice, Preset) else choice
+
+
+def _leaves(node: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    for field in dataclasses.fields(node):
+        value = getattr(node, field.name)
+        if value == CHOSEN:
+            continue
+        if dataclasses.is_dataclass(value):
+            yield from _leaves(value, f"{prefix}{field.name}.")
+        else:
+            yield f"{prefix}{field.name}", value
+
+
+def _same_last_part(key: str, names: list[str]) -> list[str]:
+    last = key.rpartition(".")[2]
+    return [name for name in names if name.rpartition(".")[2] == last][:1]
+
+
+def _sentences(section: type) -> dict[str, str]:
+    """Field name to the string under it, base classes first."""
+    found: dict[str, str] = {}
+    for base in reversed([section, *section.__mro__[:-1]]):
+        base = base.__dict__.get("options", base)  # a mirrored section has its text in the library
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
+        for field, text in zip(body, body[1:]):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+                found[field.target.id] = inspect.cleandoc(ast.literal_eval(text.value))
+    return found

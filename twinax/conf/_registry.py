@@ -1,0 +1,82 @@
+"""What an experiment tells the configuration, and where experiments are found.
+
+Each module in `twinax.conf.experiments` holds one `EXPERIMENT`; its file name is the experiment's
+name. Adding a family is adding a file.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from twinax.errors import UnknownName
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A group choice that also sets defaults of other sections; explicit overrides still win."""
+
+    sections: Mapping[str, Any]
+    """Section name to its values: a section dataclass, or a dict of the fields to change."""
+    choose: Mapping[str, str] = field(default_factory=dict)
+    """Choices it makes in other groups, such as {"proxy": "uniform"}."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A section that is chosen by name: `objective=detailed_balance`."""
+
+    default: str
+    """The choice when nobody says anything."""
+    choices: Mapping[str, Any]
+    """Choice to its section dataclass (with its values), or to a `Preset`."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other spellings of a choice."""
+
+    def resolve(self, group: str, name: str) -> str:
+        """The choice's own name; unknown ones list the known."""
+        plain = name.strip("'\"").lower().replace("-", "_")
+        own = self.aliases.get(plain, plain)
+        if own not in self.choices:
+            raise UnknownName(group, name, self.choices)
+        return own
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One family of problems as the configuration sees it."""
+
+    name: str
+    """Its name in experiment=NAME and in run directories."""
+    summary: str
+    """One line for `twinax list`."""
+    schema: type
+    """The root dataclass, a subclass of `Root`."""
+    groups: Mapping[str, Group]
+    """Groups by section name, in merging order: a later group's preset wins over an earlier one's."""
+    build: Callable[[Any], Any]
+    """From the root dataclass to a Problem."""
+    key_aliases: Mapping[str, str | Callable[[str], list[str]]] = field(default_factory=dict)
+    """Older key to the present key, or to a function from the value to whole overrides."""
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """Keys that people know from elsewhere, to a sentence on what to write here."""
+    named_by: tuple[str, ...] = ("env", "objective")
+    """Sections whose `name` goes into the default run directory."""
+
+
+@functools.cache
+def experiment_names() -> tuple[str, ...]:
+    """Every experiment, by file name, without importing them."""
+    package = importlib.import_module("twinax.conf.experiments")
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.name[0] != "_"))
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment of that name."""
+    if name not in experiment_names():
+        raise UnknownName("experiment", name, experiment_names())
+    return importlib.import_module(f"twinax.conf.experiments.{name}").EXPERIMENT

@@ -1,0 +1,1 @@
+"""One file per experiment, each with an `EXPERIMENT`."""

@@ -1,0 +1,205 @@
+"""GFlowNets: sections, choices and older names, and how they become a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from twinax import Optimizer
+from twinax.conf._mirror import mirror, restore
+from twinax.conf._registry import Experiment, Group, Preset
+from twinax.conf._sections import CHOSEN, Root, at_least
+from twinax.conf.limits import check_memory
+from twinax.envs import Corners, GridReward, Hypergrid, Uniform
+from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, objectives, problem
+
+
+@dataclass
+class EnvSection:
+    """The world that trajectories walk through."""
+
+    name: str = "hypergrid"
+    """Chosen with env=NAME."""
+    dim: int = 4
+    """Number of axes."""
+    side: int = 20
+    """Cells along each axis."""
+
+
+@dataclass
+class ObjectiveSection:
+    """What training makes zero."""
+
+    name: str = "trajectory_balance"
+    """Chosen with objective=NAME."""
+    log_z_size: int = 1
+    """Parameters whose sum is log Z; the more there are, the faster it moves."""
+    log_z_init: float = 0.0
+    """First value of each of those parameters."""
+    decay: float = 0.9
+    """Weight of a piece of a trajectory per unit of its length, in sub-trajectory balance."""
+
+
+@dataclass
+class GflownetOptimizer(mirror(Optimizer, leave_out=["rates"])):
+    """The update, with a step size of its own for log Z."""
+
+    learning_rate: float = 1e-3
+    """Step size of everything but log Z."""
+    log_z_learning_rate: float = 0.1
+    """Step size of log Z."""
+
+
+BandsSection = mirror(GridReward, name="bands")
+
+
+@dataclass
+class GflownetRoot(Root):
+    """Everything that a GFlowNet run is told."""
+
+    env: Any = CHOSEN
+    proxy: Any = CHOSEN
+    objective: Any = CHOSEN
+    policy: Any = field(default_factory=mirror(PolicyOptions))
+    exploration: Any = field(default_factory=mirror(Exploration))
+    metrics: Any = field(default_factory=mirror(MetricOptions))
+    optimizer: GflownetOptimizer = field(default_factory=GflownetOptimizer)
+
+
+GRID = Preset(
+    sections={
+        "env": EnvSection(name="grid", dim=2, side=3),
+        "policy": {"hidden": [128, 128], "activation": "leaky_relu"},
+        "objective": {"log_z_size": 16, "log_z_init": 150 / 64},
+        "optimizer": {"learning_rate": 1e-4, "log_z_learning_rate": "${times:${optimizer.learning_rate},10}"},
+        "trainer": {"batch_size": 10, "steps": 5_000},
+    },
+    choose={"proxy": "uniform"},
+)
+"""The AHG library's `env=grid`: log Z starts at 16 x 150/64 = 37.5 and moves ten times faster than the rest."""
+
+OBJECTIVE_ALIASES = {
+    **objectives.ALIASES,
+    "sub_trajectory_balance": "subtrajectory_balance",
+    "flowmatch": "flow_matching",
+    "vg": "log_partition_variance",
+}
+
+
+def _log_z_multiple(value: str) -> list[str]:
+    return ["optimizer.log_z_learning_rate='${times:${optimizer.learning_rate}," + value + "}'"]
+
+
+def _backward(value: str) -> list[str]:
+    return [f"policy.backward={'learned' if value.lower() == 'true' else 'uniform'}"]
+
+
+KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
+    "gflownet": "objective",
+    "loss": "objective",
+    "gflownet.optimizer.n_train_steps": "trainer.steps",
+    "gflownet.optimizer.batch_size": "trainer.batch_size",
+    "gflownet.optimizer.batch_size.forward": "trainer.batch_size",
+    "gflownet.optimizer.lr": "optimizer.learning_rate",
+    "gflownet.optimizer.lr_z_mult": _log_z_multiple,
+    "gflownet.optimizer.z_dim": "objective.log_z_size",
+    "gflownet.optimizer.method": "optimizer.name",
+    "gflownet.optimizer.adam_beta1": "optimizer.beta1",
+    "gflownet.optimizer.adam_beta2": "optimizer.beta2",
+    "gflownet.optimizer.clip_grad_norm": "optimizer.clip_norm",
+    "gflownet.random_action_prob": "exploration.epsilon",
+    "gflownet.temperature_logits": "exploration.temperature",
+    "env.n_dim": "env.dim",
+    "env.length": "env.side",
+    "environment": "env",
+    "environment.dim": "env.dim",
+    "environment.side": "env.side",
+    "environment.reward": "proxy",
+    "agent.learning_rate": "optimizer.learning_rate",
+    "agent.logZ_learning_rate": "optimizer.log_z_learning_rate",
+    "agent.eps_exploration": "exploration.epsilon",
+    "agent.start_eps": "exploration.epsilon",
+    "agent.end_eps": "exploration.epsilon_end",
+    "agent.exploration_steps": "exploration.epsilon_steps",
+    "agent.train_backward": _backward,
+    "logging.metric_buffer_size": "metrics.fifo",
+}
+"""Names of the two libraries that the seeds were written for, to the names here."""
+
+_LAYERS = "layers are written as a list, such as policy.hidden=[256,256]"
+HINTS = {
+    "network.hidden_size": _LAYERS,
+    "network.depth": _LAYERS,
+    "policy.forward.n_hid": _LAYERS,
+    "policy.forward.n_layers": _LAYERS,
+}
+
+
+def build_problem(config: GflownetRoot):
+    """The GFlowNet problem of a configuration."""
+    check_sizes(config)
+    objective = config.objective
+    return problem(
+        Hypergrid(config.env.dim, config.env.side, restore(config.proxy)),
+        objective.name,
+        batch_size=config.trainer.batch_size,
+        policy=restore(config.policy),
+        exploration=restore(config.exploration),
+        optimizer=restore(config.optimizer, rates={"log_z": config.optimizer.log_z_learning_rate}),
+        metrics=restore(config.metrics),
+        log_z=(objective.log_z_init,) * objective.log_z_size,
+        decay=objective.decay,
+    )
+
+
+def check_sizes(config: GflownetRoot) -> None:
+    """Refuse sizes that are not sizes, and problems that do not fit into memory."""
+    env, policy, metrics, batch = config.env, config.policy, config.metrics, config.trainer.batch_size
+    at_least(1, env__dim=env.dim, objective__log_z_size=config.objective.log_z_size)
+    at_least(2, env__side=env.side)
+    number = 8.0 if config.trainer.dtype == "float64" else 4.0
+    times, actions = float(env.dim) * (env.side - 1) + 1, env.dim + 1.0
+    widths = [float(env.dim) * env.side, *map(float, policy.hidden), 2 * actions]
+    parameters = (1 if policy.shared else 3) * sum(inputs * outputs for inputs, outputs in zip(widths, widths[1:]))
+    # Parameters, gradient and two moments; then, for each transition, its draws and what the backward pass keeps.
+    # The evaluation looks at its trajectories in the same way, but without a backward pass.
+    row = (2 * actions + 2 * sum(widths[1:])) * number
+    check_memory(
+        {
+            "the networks (policy.hidden, env.dim, env.side)": 4 * parameters * number * config.seeds,
+            "a batch (trainer.batch_size, env.dim, env.side, policy.hidden)": batch * times * row * config.seeds,
+            "an evaluation (metrics.samples, env.dim, env.side, policy.hidden)": metrics.samples * times * row / 2,
+            "the store of samples (metrics.fifo, env.dim)": metrics.fifo * (4.0 * env.dim + 1) * config.seeds,
+            "log Z (objective.log_z_size)": 4 * number * config.objective.log_z_size * config.seeds,
+        }
+    )
+
+
+EXPERIMENT = Experiment(
+    name="gflownet",
+    summary="GFlowNets on grids: seven objectives, exact metrics",
+    schema=GflownetRoot,
+    groups={
+        "proxy": Group(
+            default="easy",
+            choices={
+                "uniform": mirror(Uniform, name="uniform")(),
+                "corners": mirror(Corners, name="corners")(),
+                "easy": BandsSection("easy", 1e-3, 0.5, 2.0),
+                "hard": BandsSection("hard", 1e-4, 1.0, 3.0),
+                "bands": BandsSection("bands", 0.1, 0.5, 2.0),
+            },
+            aliases={"box/corners": "corners", "any": "bands"},
+        ),
+        "objective": Group(
+            default="trajectory_balance",
+            choices={name: ObjectiveSection(name) for name in objectives.OBJECTIVES},
+            aliases=OBJECTIVE_ALIASES,
+        ),
+        "env": Group(default="hypergrid", choices={"hypergrid": Preset({"env": EnvSection()}), "grid": GRID}),
+    },
+    build=build_problem,
+    key_aliases=KEY_ALIASES,
+    hints=HINTS,
+)

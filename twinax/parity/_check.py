@@ -1,0 +1,185 @@
+"""Proof that the modes of one problem agree: a ladder from structure to whole training runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf, nan
+from typing import Any
+
+from twinax import tree
+from twinax.engines import MODES, make_engine, mode_name
+from twinax.engines._engine import Engine, NonFinite
+from twinax.errors import TwinaxError, UnknownName
+from twinax.networks import as_torch_module, num_parameters
+from twinax.noise import numpy_draws
+from twinax.parity._counts import counts_of
+from twinax.parity._difference import compare
+from twinax.parity._hints import Evidence, likely_cause
+from twinax.parity._loss_rungs import compare_gradients, compare_values
+from twinax.parity._optimizers import INJECTED, injected_updates
+from twinax.parity._precision import precision
+from twinax.parity._probes import padding_probe, transpose_probe
+from twinax.parity._report import Report, Row
+from twinax.parity._sides import Side, make_sides, widened
+from twinax.problem import Problem
+
+ROUNDING = "equal in float64 and not in float32: rounding, which grows with the number of steps. Nothing is wrong."
+
+
+def check(
+    problem: Problem,
+    modes: Sequence[str] = MODES,
+    steps: int = 100,
+    seed: int = 0,
+    tolerance: float = 1e-9,
+    dtype: str = "float64",
+) -> Report:
+    """Run a problem in several modes with the same draws, and compare everything on the way.
+
+    The rungs: `structure` (parameter count, names, shapes, dtypes), `collect` (samples from equal draws), `values`
+    (the loss and each term, also against NumPy), `gradients` (of the loss and of each term, by parameter),
+    `optimizer` (equal injected gradients), `training` (loss and terms at each step; parameters, moments and carried
+    state at the end). The climb ends at the first rung that differs. The first mode is the reference. JAX's 64-bit
+    setting is left as it was.
+
+    >>> check(problem).raise_if_different()  # doctest: +SKIP
+    """
+    names = tuple(dict.fromkeys(mode_name(mode) for mode in modes))
+    if len(names) < 2:
+        raise TwinaxError(f"parity of {list(names)}: a comparison needs at least two modes of {', '.join(MODES)}")
+    if steps < 1:
+        raise TwinaxError(f"parity over {steps} steps; it must be at least 1")
+    if dtype not in ("float32", "float64"):
+        raise UnknownName("dtype", dtype, ("float32", "float64"))
+    with precision(dtype):
+        ladder = _Ladder(problem, names, steps, seed, tolerance, dtype)
+        rows = tuple(ladder.climb())
+        report = Report(rows, names, tolerance, dtype, num_parameters(ladder.state.networks))
+        first = report.first_difference
+        if first is None:
+            return report
+        hint = likely_cause(first, ladder.evidence)
+    if dtype == "float32" and check(problem, names, steps, seed).ok:
+        hint = ROUNDING
+    return replace(report, hint=hint)
+
+
+@dataclass
+class _Ladder:
+    problem: Problem
+    modes: tuple[str, ...]
+    steps: int
+    seed: int
+    tolerance: float
+    dtype: str
+
+    def __post_init__(self):
+        self.engines: dict[str, Engine] = {
+            # One chunk, so that the jax mode compiles one program of the right length.
+            mode: make_engine(mode, self.problem, dtype=self.dtype, chunk=self.steps)
+            for mode in self.modes
+        }
+        self.sides: dict[str, Side] = make_sides(self.modes, self.problem)
+        self.state = widened(self.problem.init(self.seed), self.dtype)
+        self.batches: dict[str, Any] = {}
+        self.evidence = Evidence({}, {})
+
+    @property
+    def reference(self) -> str:
+        return self.modes[0]
+
+    def climb(self) -> Iterator[Row]:
+        """Rung by rung: what stands on a rung that differs would differ as well, and tell nothing new."""
+        for rung in (self.structure, self.collect, self.loss, self.optimizer, self.training):
+            rows = list(rung())
+            yield from rows
+            if not all(row.ok for row in rows):
+                return
+
+    def compare(self, rung: str, found: dict[str, dict[str, Any]]) -> Iterator[Row]:
+        """Every mode's named arrays against the reference's."""
+        for mode, ours in found.items():
+            if mode != self.reference:
+                yield from compare(rung, mode, self.reference, ours, found[self.reference], self.tolerance)
+
+    def structure(self) -> Iterator[Row]:
+        """Rung 1: what an engine holds after loading is what it was given."""
+        want = tree.named_leaves(self.state.networks)
+        for mode, engine in self.engines.items():
+            engine.load(self.state)
+            have = tree.named_leaves(engine.state().networks)
+            if mode == "torch":  # by the names that PyTorch itself will show
+                module = as_torch_module(engine.state().networks)
+                have = {name: parameter.detach().numpy() for name, parameter in module.named_parameters()}
+            yield _equal("parameters", mode, engine.num_parameters, num_parameters(self.state.networks))
+            yield _equal("names", mode, sorted(have), sorted(want))
+            yield _equal("dtypes", mode, {x.dtype.name for x in have.values()}, {self.dtype})
+            yield from compare("structure", mode, "problem", have, want, 0.0)
+
+    def collect(self) -> Iterator[Row]:
+        """Rung 2: equal draws, equal samples."""
+        draws = widened(numpy_draws(self.problem.draws(), self.seed, 0), self.dtype)
+        settings = widened(self.problem.settings(), self.dtype)
+        found = {}
+        for mode, side in self.sides.items():
+            carry, self.batches[mode] = side.collect(self.state, draws, settings)
+            found[mode] = tree.named_leaves({"batch": self.batches[mode], "carry": carry})
+        yield from self.compare("collect", found)
+
+    def loss(self) -> Iterator[Row]:
+        """Rungs 3 and 4: each term's value, and its gradient by each parameter."""
+        networks, batches = self.state.networks, self.batches
+        results = {mode: side.differentiate(networks, batches[mode]) for mode, side in self.sides.items()}
+        values = {mode: result[0] for mode, result in results.items()}
+        gradients = {mode: result[1] for mode, result in results.items() if mode != "numpy"}
+        rows = int(self.problem.count(batches["numpy"])) if self.problem.sizes else None
+        probes = (
+            padding_probe(self.sides, networks, batches, values),
+            transpose_probe(lambda mode, nets: self.sides[mode].values(nets, batches[mode]), networks, values),
+        )
+        counts = counts_of(tuple(batches.values()), rows)
+        self.evidence = Evidence(values, gradients, counts, probes)
+        yield from compare_values(values, self.reference, self.tolerance)
+        yield from compare_gradients(gradients, self.reference, self.tolerance)
+
+    def optimizer(self) -> Iterator[Row]:
+        """Rung 5: equal gradients, injected."""
+        recipe, networks = self.problem.optimizer, self.state.networks
+        frameworks = {side.differentiates_in for side in self.sides.values()}
+        found = {name: injected_updates(name, recipe, networks, INJECTED, self.seed) for name in frameworks}
+        yield from self.compare("optimizer", {mode: found[side.differentiates_in] for mode, side in self.sides.items()})
+
+    def training(self) -> Iterator[Row]:
+        """Rung 6: whole runs."""
+        found: dict[str, dict[str, Any]] = {}
+        for mode, engine in self.engines.items():
+            engine.load(self.state)
+            try:
+                logs = engine.run(self.steps)
+            except NonFinite as error:
+                yield Row("training", error.term, mode, self.reference, nan, inf, None, False, str(error))
+                continue
+            after = engine.state()
+            found[mode] = {f"{name} at each step": values for name, values in logs.items()}
+            kept = {"networks": after.networks, "optimizer": after.optimizer, "targets": after.targets}
+            found[mode] |= tree.named_leaves({**kept, "carry": after.carry, "step": after.step, "seed": after.seed})
+        if self.reference in found:
+            yield from (_first_step(row, found, self.tolerance) for row in self.compare("training", found))
+
+
+def _equal(item: str, mode: str, have: Any, want: Any) -> Row:
+    ok = have == want
+    note = "" if ok else f"{have} against {want}"
+    return Row("structure", item, mode, "problem", 0.0 if ok else nan, 0.0 if ok else inf, None, ok, note)
+
+
+def _first_step(row: Row, found: dict[str, dict[str, Any]], tolerance: float) -> Row:
+    """For a difference in a log, say from which step on it is there."""
+    if row.ok or not row.index or not row.item.endswith("at each step"):
+        return row
+    a, b = found[row.against][row.item], found[row.side][row.item]
+    gap = abs(a - b).reshape(len(a), -1).max(1)
+    scale = row.absolute / row.relative
+    first = int((gap > tolerance * scale).argmax())
+    return replace(row, note=f"first at step {first + 1}")

@@ -1,0 +1,75 @@
+"""Two loss functions of one's own, one for each framework, compared on the same networks and batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from twinax import tree
+from twinax.bridge import to_jax, to_numpy
+from twinax.errors import TwinaxError, UnknownName, require
+from twinax.networks import num_parameters
+from twinax.parity._check import ROUNDING
+from twinax.parity._counts import counts_of
+from twinax.parity._differentiate import Gradients, Values, differentiate_jax, differentiate_torch, loss_last
+from twinax.parity._hints import Evidence, likely_cause
+from twinax.parity._loss_rungs import compare_gradients, compare_values
+from twinax.parity._precision import precision
+from twinax.parity._probes import masked_entries_probe, transpose_probe
+from twinax.parity._report import Report
+from twinax.parity._sides import widened
+
+
+def compare_losses(
+    loss_torch: Callable[[Any, Any], Any],
+    loss_jax: Callable[[Any, Any], Any],
+    networks: Any,
+    batch: Any,
+    tolerance: float = 1e-9,
+    dtype: str = "float64",
+) -> Report:
+    """Values, terms and gradients by parameter of a PyTorch loss against a JAX loss, and why they differ.
+
+    A loss is `loss(networks, batch)` and returns a scalar, or a scalar and a dict of scalar terms. `networks` and
+    `batch` are trees of arrays of any framework; each loss receives copies in its own. A `torch.nn.Module` stands for
+    the dict of its parameters by name (as `torch.func.functional_call` takes it). Masks are boolean arrays, True
+    where an entry counts. JAX's 64-bit setting is left as it was.
+
+    >>> report = compare_losses(loss_torch, loss_jax, {"weight": w}, {"x": x, "mask": mask})  # doctest: +SKIP
+    >>> print(report.first_difference, report.hint)  # doctest: +SKIP
+    """
+    require("torch", "torch", "compare_losses")
+    if dtype not in ("float32", "float64"):
+        raise UnknownName("dtype", dtype, ("float32", "float64"))
+    if hasattr(networks, "named_parameters"):
+        networks = dict(networks.named_parameters())
+    networks, batch = (widened(to_numpy(x), dtype) for x in (networks, batch))
+    if not any(leaf.dtype.kind == "f" for leaf in jax.tree.leaves(networks)):
+        raise TwinaxError("the networks hold no floating-point array, so there is no gradient to compare")
+
+    def differentiate(side: str, nets: Any, data: Any) -> tuple[Values, Gradients]:
+        if side == "torch":
+            return differentiate_torch(loss_torch, nets, data)
+        values, gradients = differentiate_jax(loss_jax, *to_jax((nets, data), narrow="allow"))
+        return to_numpy((loss_last(values), {name: tree.named_leaves(g) for name, g in gradients.items()}))
+
+    with precision(dtype):
+        results = {side: differentiate(side, networks, batch) for side in ("torch", "jax")}
+        values = {side: result[0] for side, result in results.items()}
+        gradients = {side: result[1] for side, result in results.items()}
+        rows = (*compare_values(values, "torch", tolerance), *compare_gradients(gradients, "torch", tolerance))
+        report = Report(rows, ("torch", "jax"), tolerance, dtype, num_parameters(networks))
+        first = report.first_difference
+        if first is None:
+            return report
+        probes = (
+            masked_entries_probe(lambda side, data: differentiate(side, networks, data)[0], batch, values),
+            transpose_probe(lambda side, nets: differentiate(side, nets, batch)[0], networks, values),
+        )
+        hint = likely_cause(first, Evidence(values, gradients, counts_of(batch), probes))
+    if dtype == "float32" and compare_losses(loss_torch, loss_jax, networks, batch).ok:
+        hint = ROUNDING
+    return replace(report, hint=hint)

@@ -1,0 +1,38 @@
+"""Runs: training with a run directory, checkpoints, logs, progress and reports.
+
+>>> import twinax as tx
+>>> run = tx.train(problem, mode="jax", steps=20_000, run_dir="runs/first")   # doctest: +SKIP
+>>> tx.runs.write_report(["runs/first"])                                      # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from twinax.runs import checkpoint
+    from twinax.runs.directory import RunDirectory
+    from twinax.runs.report import write_report
+    from twinax.runs.trainer import Diverged, Interrupted, Run, resume, train
+
+__all__ = ["Diverged", "Interrupted", "Run", "RunDirectory", "checkpoint", "resume", "train", "write_report"]
+
+_HOMES = {
+    "Diverged": "trainer",
+    "Interrupted": "trainer",
+    "Run": "trainer",
+    "RunDirectory": "directory",
+    "resume": "trainer",
+    "train": "trainer",
+    "write_report": "report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: the command line's help must not wait for jax."""
+    if name == "checkpoint":
+        return import_module("twinax.runs.checkpoint")
+    if name in _HOMES:
+        return getattr(import_module(f"twinax.runs.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'twinax.runs' has no attribute '{name}'")

@@ -1,0 +1,119 @@
+"""What a report knows about a run, and the series of numbers to draw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinax.errors import TwinaxError
+from twinax.runs import metrics, pictures
+from twinax.runs.directory import RunDirectory
+
+_BOOKKEEPING = {"step", "seconds", "loss_mean", "loss_per_seed"}
+
+
+@dataclass(frozen=True)
+class Series:
+    """One number of one run over the training."""
+
+    steps: np.ndarray
+    """Steps done at each point."""
+    seconds: np.ndarray
+    """Seconds of training at each point."""
+    values: np.ndarray
+    """Values, one column per seed."""
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self.values.mean(axis=1)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """Everything of a run that a report shows."""
+
+    name: str
+    """Its directory's name, made longer where two runs share it."""
+    path: Path
+    """Its directory."""
+    summary: dict[str, Any]
+    """summary.json."""
+    rows: list[metrics.Row]
+    """metrics.jsonl."""
+    config: str
+    """config.yaml as text; empty when the run has none."""
+    pictures: dict[str, np.ndarray]
+    """Arrays of the last evaluation."""
+    picture_step: int
+    """The step of that evaluation."""
+
+    def names(self) -> list[str]:
+        """Numbers in the log, in the order of their appearance."""
+        return [name for name in dict.fromkeys(key for row in self.rows for key in row) if name not in _BOOKKEEPING]
+
+    def evaluated(self) -> set[str]:
+        """Numbers that only evaluations give: those that are missing in some row."""
+        return {name for name in self.names() if any(name not in row for row in self.rows)}
+
+    def series(self, name: str) -> Series | None:
+        """The finite points of a number; None when there is none."""
+        key = "loss_per_seed" if name == "loss" and self.rows and "loss_per_seed" in self.rows[0] else name
+        points = []
+        for row in self.rows:
+            value = row.get(key)
+            value = value if isinstance(value, list) else [value]
+            if all(isinstance(item, int | float) for item in value):
+                points.append((row["step"], row.get("seconds") or 0.0, value))
+        width = len(points[-1][2]) if points else 0
+        points = [point for point in points if len(point[2]) == width]
+        if not width:
+            return None
+        steps, seconds, values = zip(*points, strict=True)
+        return Series(np.array(steps), np.array(seconds), np.array(values, dtype=float))
+
+
+def read_runs(paths: Sequence[Path]) -> list[RunRecord]:
+    """The runs at these directories; a directory that only contains runs stands for them."""
+    found = list(dict.fromkeys(run for path in paths for run in _expand(path)))
+    if not found:
+        raise TwinaxError(f"there is no run in {', '.join(map(str, paths)) or 'an empty list'}: no metrics.jsonl found")
+    names = _distinct_names(found)
+    return [_read(path, name) for path, name in zip(found, names, strict=True)]
+
+
+def read_json(path: Path) -> Any:
+    """A small JSON file that another command wrote; None when it is absent."""
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TwinaxError(f"{path} cannot be read ({error}); delete it or write it again") from error
+
+
+def _expand(path: Path) -> list[Path]:
+    directory = RunDirectory(path)
+    directory.must_exist()
+    if directory.metrics_path.exists():
+        return [path]
+    return sorted(child for child in path.iterdir() if (child / "metrics.jsonl").exists())
+
+
+def _distinct_names(paths: Sequence[Path]) -> list[str]:
+    parts = [path.resolve().parts for path in paths]
+    depth = 1
+    while len({part[-depth:] for part in parts}) < len(parts):
+        depth += 1
+    return ["/".join(part[-depth:]) for part in parts]
+
+
+def _read(path: Path, name: str) -> RunRecord:
+    directory = RunDirectory(path)
+    config = directory.config_path.read_text(encoding="utf-8") if directory.config_path.exists() else ""
+    images, step = pictures.load(directory.pictures_path)
+    return RunRecord(name, path, directory.read_summary(), directory.read_metrics(), config, images, step)

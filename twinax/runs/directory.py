@@ -1,0 +1,162 @@
+"""The run directory: where everything that a training leaves behind has its place.
+
+config.yaml         the whole configuration (absent when the run was started from Python without one)
+metrics.jsonl       one object per logged step
+summary.json        final metrics, speed, versions, the command
+checkpoints/        one directory per saved step
+plots/              pictures.safetensors of the last evaluation, and PNG files of the report
+tensorboard/        event files, when asked for
+report.html         written by `twinax report`
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twinax.errors import TwinaxError
+from twinax.runs import checkpoint, files, lock, metrics, plain
+
+# Other commands may have left these in a directory before a training uses it.
+_FOREIGN = {"parity.json", "compare.json"}
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The paths of a run, and its small files read and written whole."""
+
+    path: Path
+    """The directory itself (`run.dir`)."""
+
+    @property
+    def config_path(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def metrics_path(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def summary_path(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def plots(self) -> Path:
+        return self.path / "plots"
+
+    @property
+    def pictures_path(self) -> Path:
+        return self.plots / "pictures.safetensors"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    def refuse_if_used(self) -> None:
+        """Raise unless a new training may start here; touches nothing.
+
+        A directory in which a training was stopped before its first checkpoint may be used again.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise TwinaxError(f"run.dir {self.path} is a file, not a directory; choose another run.dir")
+        entries = self._entries()
+        if checkpoint.steps(self.path) or "metrics.jsonl" in entries and self.metrics_path.stat().st_size:
+            raise TwinaxError(
+                f"run.dir {self.path} already holds a training; continue it with `twinax resume {self.path}` "
+                "or choose a new run.dir"
+            )
+        strangers = sorted(entries - _FOREIGN - {"config.yaml", "metrics.jsonl", "checkpoints"})
+        if strangers:
+            raise TwinaxError(
+                f"run.dir {self.path} is not empty (it has '{strangers[0]}', {len(strangers)} entries in all) "
+                "and holds no training; choose a new run.dir"
+            )
+
+    def create(self) -> None:
+        """Make the directory for a new training, or say why not."""
+        self.refuse_if_used()
+        with files.writing("the run directory", self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Hold the directory, so that two processes cannot train in it."""
+        return lock.locked(self.path)
+
+    def read_config(self) -> dict[str, Any]:
+        """config.yaml as plain data."""
+        import yaml
+
+        if not self.config_path.exists():
+            self.must_exist()
+            raise TwinaxError(
+                f"the run {self.path} has no config.yaml: it was started from Python; "
+                f"continue it with twinax.resume({str(self.path)!r}, problem=...)"
+            )
+        try:
+            config = yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
+        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+            raise TwinaxError(f"{self.config_path} cannot be read: {' '.join(str(error).split())}") from error
+        if not isinstance(config, dict):
+            raise TwinaxError(f"{self.config_path} holds a {type(config).__name__}, not a configuration")
+        return config
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Write config.yaml whole."""
+        import yaml
+
+        text = yaml.safe_dump(container(config), sort_keys=False, allow_unicode=True)
+        with files.writing("the configuration", self.config_path):
+            files.replace_file(self.config_path, text)
+
+    def read_summary(self) -> dict[str, Any]:
+        """summary.json, or an empty dict before the first one was written."""
+        if not self.summary_path.exists():
+            self.must_exist()
+            return {}
+        try:
+            summary = json.loads(self.summary_path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise TwinaxError(f"{self.summary_path} cannot be read: {error}") from error
+        if not isinstance(summary, dict):
+            raise TwinaxError(f"{self.summary_path} holds a {type(summary).__name__}, not a summary")
+        return summary
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write summary.json whole."""
+        with files.writing("the summary", self.summary_path, kept="the checkpoints are intact"):
+            files.replace_file(self.summary_path, plain.dumps(summary, indent=2) + "\n")
+
+    def read_metrics(self) -> list[metrics.Row]:
+        """The rows of metrics.jsonl; none before the first was written."""
+        self.must_exist()
+        return metrics.read(self.metrics_path) if self.metrics_path.exists() else []
+
+    def must_exist(self) -> None:
+        """Raise unless the directory is there."""
+        if not self.path.is_dir():
+            raise TwinaxError(
+                f"there is no run directory {self.path}; give the directory that a training wrote (run.dir)"
+            )
+
+    def _entries(self) -> set[str]:
+        if not self.path.is_dir():
+            return set()
+        return {entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")}
+
+
+def container(config: Any) -> Any:
+    """A configuration as plain dicts and lists, whether it came from Hydra or from Python."""
+    if type(config).__module__.startswith("omegaconf"):
+        from omegaconf import OmegaConf
+
+        config = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    if isinstance(config, Mapping):
+        return {str(key): container(value) for key, value in config.items()}
+    if isinstance(config, list | tuple):
+        return [container(value) for value in config]
+    # Not finite numbers are fine in YAML, and a configuration must come back as it went.
+    return config if isinstance(config, float) else plain.plain(config)

@@ -1,0 +1,229 @@
+"""Figures of a report: drawn once with matplotlib, kept as SVG for the page and as PNG in plots/.
+
+The ink of an SVG is the page's own text colour, so a figure reads on a light page and on a dark one.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinax.errors import require
+from twinax.runs import files
+from twinax.runs.curves import RunRecord, Series
+from twinax.runs.glossary import title
+
+COLOURS = ("#3b82f6", "#f97316", "#10b981", "#a855f7", "#ef4444", "#ca9a04", "#06b6d4", "#ec4899")
+"""Middle tones that are distinct on white and on black, also for most colour-blind readers."""
+
+_INK = "#010203"
+_EQUAL = ({"linewidth": 1.6, "linestyle": "-", "alpha": 0.9},)
+# Engines that agree lie on top of each other: a wide line, dashes and dots keep all of them in sight.
+_STACKED = (
+    {"linewidth": 4.5, "linestyle": "-", "alpha": 0.45},
+    {"linewidth": 2.2, "linestyle": (0, (4, 3)), "alpha": 1.0},
+    {"linewidth": 1.4, "linestyle": (0, (1, 2)), "alpha": 1.0},
+)
+_MOST_POINTS = 800
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "axes.titlecolor": _INK,
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
+    "grid.color": _INK,
+    "grid.alpha": 0.12,
+    "grid.linewidth": 0.7,
+}
+
+
+SMALL, LARGE = (4.3, 2.6), (6.2, 3.1)
+"""Inches of a curve: such that its text is about as large as the page's."""
+
+
+def draw(name: str, paint: Callable[[Any], None], size: tuple[float, float], plots: Path) -> str:
+    """Let `paint` fill a figure; its PNG goes to plots/<name>.png and the inline SVG is returned."""
+    require("matplotlib", "plots", "a report")
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
+        figure = Figure(figsize=size, layout="constrained")
+        paint(figure)
+        with files.writing("the figure", plots / f"{name}.png"):
+            plots.mkdir(parents=True, exist_ok=True)
+            figure.savefig(plots / f"{name}.png", dpi=150, facecolor="white", metadata={"Software": None})
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return _inline(buffer.getvalue(), name)
+
+
+def curve(name: str, runs: Sequence[RunRecord], over: str = "steps") -> Callable[[Any], None] | None:
+    """How to paint one number of all runs over steps or seconds; None when no run has two points of it."""
+    found = [(index, series) for index, run in enumerate(runs) if (series := run.series(name)) is not None]
+    if not any(len(series.steps) > 1 for _, series in found):
+        return None
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        strokes = _STACKED if over == "steps" and _coincide([series for _, series in found]) else _EQUAL
+        for order, (index, series) in enumerate(found):
+            _line(axes, series, COLOURS[index % len(COLOURS)], strokes[order % len(strokes)], over)
+        if _spans_decades([series for _, series in found]):
+            axes.set_yscale("log")
+        elif min(series.values.min() for _, series in found) < 0 < max(series.values.max() for _, series in found):
+            axes.axhline(0, color=_INK, alpha=0.4, linewidth=0.8)
+        axes.grid(True)
+        axes.set_xlabel("seconds of training" if over == "seconds" else "steps")
+        axes.set_title(title(name), loc="left", fontsize=11, fontweight="bold")
+        axes.margins(x=0.01)
+        values = np.concatenate([series.values.ravel() for _, series in found])
+        whole = bool(np.all(values % 1 == 0))
+        if not np.ptp(values):
+            space = 1.0 if whole else 0.1 * abs(float(values[0])) or 1.0
+            axes.set_ylim(float(values[0]) - space, float(values[0]) + space)
+        _plain_numbers(axes, whole)
+
+    return paint
+
+
+def heat_maps(images: Mapping[str, np.ndarray]) -> Callable[[Any], None] | None:
+    """How to paint target, learned and sampled side by side on one scale, and their difference."""
+    maps = {name: _flat(array) for name, array in images.items()}
+    order = [name for name in ("target", "learned", "sampled") if name in maps]
+    order += sorted(set(maps) - set(order))
+    maps = {name: maps[name] for name in order if maps[name].ndim == 2 and maps[name].size}
+    if not maps:
+        return None
+    difference = maps["learned"] - maps["target"] if _comparable(maps) else None
+
+    def paint(figure: Any) -> None:
+        panels = figure.subplots(1, len(maps) + (difference is not None), squeeze=False)[0]
+        top = max(float(array.max()) for array in maps.values())
+        shown = None
+        for axes, (name, array) in zip(panels, maps.items(), strict=False):
+            shown = axes.imshow(array, origin="lower", cmap="viridis", vmin=0, vmax=top or 1, interpolation="none")
+            _frame(axes, title(name), array)
+        figure.colorbar(shown, ax=list(panels[: len(maps)]), shrink=0.75, pad=0.02)
+        if difference is not None:
+            reach = float(np.abs(difference).max()) or 1.0
+            shown = panels[-1].imshow(
+                difference, origin="lower", cmap="RdBu_r", vmin=-reach, vmax=reach, interpolation="none"
+            )
+            _frame(panels[-1], "Learned - target", difference)
+            figure.colorbar(shown, ax=panels[-1], shrink=0.75, pad=0.04)
+
+    return paint
+
+
+def picture_size(images: Mapping[str, np.ndarray]) -> tuple[float, float]:
+    """Inches for `heat_maps`."""
+    return 2.6 * (len(images) + _comparable(images)) + 1.2, 2.7
+
+
+def _line(axes: Any, series: Series, colour: str, stroke: Mapping[str, Any], over: str) -> None:
+    x = series.seconds if over == "seconds" else series.steps
+    mean = series.mean
+    if series.values.shape[1] > 1:
+        keep = _thin(len(x))
+        low, high = series.values.min(axis=1), series.values.max(axis=1)
+        axes.fill_between(x[keep], low[keep], high[keep], color=colour, alpha=0.2, linewidth=0)
+    if len(x) <= 60:
+        axes.plot(x, mean, color=colour, marker="o", markersize=stroke["linewidth"] + 1.5, **stroke)
+        return
+    if series.values.shape[1] == 1:
+        keep = _thin(len(x))
+        axes.plot(x[keep], mean[keep], color=colour, linewidth=0.6, alpha=0.25)
+    centre, smooth = _running_mean(x, mean)
+    axes.plot(centre, smooth, color=colour, **stroke)
+
+
+def _running_mean(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mean over a window of a fiftieth of the points, shorter at the two ends."""
+    half = max(1, len(y) // 100)
+    sums = np.concatenate([[0.0], np.cumsum(y)])
+    index = np.arange(len(y))
+    reach = np.minimum(half, np.minimum(index, len(y) - 1 - index))
+    smooth = (sums[index + reach + 1] - sums[index - reach]) / (2 * reach + 1)
+    keep = _thin(len(y))
+    return x[keep], smooth[keep]
+
+
+def _thin(count: int) -> np.ndarray:
+    return np.unique(np.linspace(0, count - 1, min(count, _MOST_POINTS)).astype(int))
+
+
+def _spans_decades(found: Sequence[Series]) -> bool:
+    """Whether a logarithmic scale shows more: all positive, and most of the range below the top decade."""
+    values = np.concatenate([series.values.ravel() for series in found])
+    return bool(values.min() > 0 and np.percentile(values, 98) > 10 * np.percentile(values, 2))
+
+
+def _coincide(found: Sequence[Series]) -> bool:
+    """Whether two of the curves would hide each other."""
+    means = [np.log(series.mean) if _spans_decades(found) else series.mean for series in found]
+    for index, one in enumerate(means):
+        for other in means[index + 1 :]:
+            if len(one) == len(other) and np.median(np.abs(one - other)) <= 0.03 * np.ptp(one):
+                return True
+    return False
+
+
+def _plain_numbers(axes: Any, whole: bool) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    if axes.get_yscale() == "log":
+        low, high = axes.get_ylim()
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(5, integer=whole))
+
+
+def _frame(axes: Any, text: str, array: np.ndarray) -> None:
+    axes.set_title(text, loc="left", fontsize=10)
+    axes.set_xticks([0, array.shape[1] - 1])
+    axes.set_yticks([0, array.shape[0] - 1] if array.shape[0] > 1 else [])
+    axes.tick_params(length=0, labelsize=8)
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def _flat(array: np.ndarray) -> np.ndarray:
+    """The mean over a leading seed axis; a single row for a vector."""
+    array = array.mean(axis=0) if array.ndim == 3 else array
+    return array[None] if array.ndim == 1 else array
+
+
+def _comparable(images: Mapping[str, np.ndarray]) -> bool:
+    return "target" in images and "learned" in images and images["target"].shape == images["learned"].shape
+
+
+def _inline(svg: str, name: str) -> str:
+    """The SVG element alone, with its ids made its own and its ink the colour of the text around it."""
+    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    head, body = svg.split(">", 1)
+    head = re.sub(r' (width|height|version)="[^"]*"', "", head)
+    # Most ids name groups that nothing refers to, and some of them twice.
+    used = set(re.findall(r"""(?:url\(|href=")#([^)"]+)""", body))
+    prefix = re.sub(r"\W", "-", name)
+    body = re.sub(r' id="([^"]*)"', lambda match: f' id="{prefix}-{match[1]}"' if match[1] in used else "", body)
+    body = re.sub(r"""(url\(|href=")#""", rf"\1#{prefix}-", body)
+    return f'{head} role="img">{body}'.replace(_INK, "currentColor")

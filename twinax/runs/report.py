@@ -1,0 +1,166 @@
+"""report.html: one file with everything a run, or several side by side, has to show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinax.errors import require
+from twinax.runs import files, plots, proofs, tables
+from twinax.runs.curves import RunRecord, read_json, read_runs
+from twinax.runs.glossary import meaning, rank, title
+from twinax.runs.page import page, section
+
+_TILES = ("total_variation", "log_z_error", "reward_correlation", "modes_found", "loss", "steps_per_second")
+
+
+def write_report(run_dirs: Sequence[Path | str] | Path | str, out: Path | str | None = None) -> Path:
+    """Write report.html of the runs and return its path; figures also go to plots/ beside it as PNG.
+
+    A directory that only contains runs stands for all of them. parity.json and compare.json are shown when they
+    lie in a run or beside the report. Without `out` the report goes into the first directory.
+
+    >>> write_report(["runs/torch", "runs/jax"], "runs/report.html")        # doctest: +SKIP
+    """
+    require("matplotlib", "plots", "a report")
+    paths = [Path(run_dirs)] if isinstance(run_dirs, Path | str) else [Path(path) for path in run_dirs]
+    runs = read_runs(paths)
+    out = Path(out) if out is not None else paths[0] / "report.html"
+    shown_proofs = _proofs(
+        [*paths, *(run.path for run in runs), out.parent]
+    )  # first: reading can fail, drawing is slow
+    chips = [_chip(index) for index in range(len(runs))] if len(runs) > 1 else [""]
+    parts = [
+        _head(runs),
+        section("Summary", tables.summary(runs, chips)),
+        _curves(runs, chips, out.parent / "plots"),
+        _pictures(runs, out.parent / "plots"),
+        *shown_proofs,
+        _settings(runs),
+    ]
+    heading = runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
+    with files.writing("the report", out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        files.replace_file(out, page(f"twinax: {heading}", "".join(parts)))
+    return out
+
+
+def _head(runs: Sequence[RunRecord]) -> str:
+    """The title, what was trained, and the main numbers when there is one run."""
+    first = runs[0].summary
+    problem = tables.common_facts(runs)
+    facts = ", ".join(
+        f"{title(name).lower()} {tables.number(value)}"
+        for name, value in problem.items()
+        if not isinstance(value, dict)
+    )
+    heading = escape(runs[0].name) if len(runs) == 1 else f"{len(runs)} runs"
+    facts = " ".join(facts.split()).replace("( ", "(").replace(" )", ")")
+    text = f"<header><h1>{heading}</h1><p>{escape(facts)}</p></header>"
+    if len(runs) > 1:
+        return text
+    tiles = [
+        f'<div class="tile"><span>{escape(title(name))}</span><b>{escape(_short(first[name]))}</b></div>'
+        for name in _TILES
+        if first.get(name) is not None
+    ]
+    return text + f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _curves(runs: Sequence[RunRecord], chips: Sequence[str], directory: Path) -> str:
+    legend = "".join(f"<span>{chip} {escape(run.name)}</span>" for run, chip in zip(runs, chips, strict=True))
+    note = "Lines are means over seeds, bands reach from the smallest to the largest seed."
+    several = any((run.summary.get("seeds") or 1) > 1 for run in runs)
+    top = (f'<p class="legend">{legend}</p>' if len(runs) > 1 else "") + (f"<p>{note}</p>" if several else "")
+    names = list(dict.fromkeys(name for run in runs for name in run.names()))
+    evaluated = set[str]().union(*(run.evaluated() for run in runs))
+    names = sorted(names, key=rank)
+    measured = [_figure(name, runs, directory) for name in names if name in evaluated]
+    terms = [_figure(name, runs, directory) for name in names if name not in evaluated and name != "loss"]
+    loss = [_figure("loss", runs, directory), _figure("loss", runs, directory, over="seconds")]
+    return (
+        section("Loss", top + _grid(loss, "large"))
+        + section("Metrics", _grid(measured))
+        + section("Terms of each step", _grid(terms))
+    )
+
+
+def _figure(name: str, runs: Sequence[RunRecord], directory: Path, over: str = "steps") -> str:
+    paint = plots.curve(name, runs, over)
+    if paint is None:
+        return ""
+    file = f"{_file_name(name)}{'-over-time' if over == 'seconds' else ''}"
+    caption = "The same loss over time, compilation included." if over == "seconds" else meaning(name)
+    drawn = plots.draw(file, paint, plots.LARGE if name == "loss" else plots.SMALL, directory)
+    return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _pictures(runs: Sequence[RunRecord], directory: Path) -> str:
+    parts = []
+    for run in runs:
+        paint = plots.heat_maps(run.pictures)
+        if paint is None:
+            continue
+        file = f"pictures-{_file_name(run.name)}" if len(runs) > 1 else "pictures"
+        drawn = plots.draw(file, paint, plots.picture_size(run.pictures), directory)
+        caption = f"{run.name}, step {run.picture_step:,}{_distance(run)}"
+        parts.append(f'<figure class="wide">{drawn}<figcaption>{escape(caption)}</figcaption></figure>')
+    return section("Target and learned", "".join(parts))
+
+
+def _distance(run: RunRecord) -> str:
+    target, learned = run.pictures.get("target"), run.pictures.get("learned")
+    if target is None or learned is None or target.shape != learned.shape:
+        return ""
+    distances = 0.5 * np.abs(learned - target).reshape(*target.shape[:-2], -1).sum(axis=-1)
+    return f": half the L1 distance of these two pictures is {float(np.mean(distances)):.4g}"
+
+
+def _proofs(directories: Sequence[Path]) -> list[str]:
+    """parity.json and compare.json wherever they lie."""
+    parts = []
+    for name, heading, show in (
+        ("parity.json", "Parity", proofs.parity),
+        ("compare.json", "Comparison", proofs.compare),
+    ):
+        seen = dict.fromkeys(path.resolve() / name for path in directories)
+        for path in seen:
+            content = read_json(path)
+            if content is not None:
+                parts.append(section(heading, show(content)))
+    return parts
+
+
+def _settings(runs: Sequence[RunRecord]) -> str:
+    """Commands, versions and whole configurations: what it takes to do it again."""
+    parts = []
+    for run in runs:
+        command = run.summary.get("command")
+        versions = run.summary.get("versions") or {}
+        body = f"<pre><code>{escape(command)}</code></pre>" if command else ""
+        body += f"<p>{escape(', '.join(f'{name} {number}' for name, number in versions.items() if number))}</p>"
+        if run.config:
+            body += f"<details><summary>Configuration</summary><pre><code>{escape(run.config)}</code></pre></details>"
+        parts.append((f"<h3>{escape(run.name)}</h3>" if len(runs) > 1 else "") + body)
+    return section("How to do it again", "".join(parts))
+
+
+def _grid(figures: Sequence[str], kind: str = "") -> str:
+    shown = "".join(figures)
+    return f'<div class="grid {kind}">{shown}</div>' if shown else ""
+
+
+def _chip(index: int) -> str:
+    return f'<i class="chip" style="background:{plots.COLOURS[index % len(plots.COLOURS)]}"></i>'
+
+
+def _file_name(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
+
+
+def _short(value: Any) -> str:
+    return tables.number(float(np.mean(value)) if isinstance(value, list) else value)

@@ -1,0 +1,78 @@
+"""summary.json: what a run did, in one flat object."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from twinax.runs.metrics import Row
+from twinax.runs.pictures import PREFIX
+from twinax.runs.plain import plain
+from twinax.runs.plan import Plan
+from twinax.runs.versions import versions
+
+
+def summarize(
+    plan: Plan,
+    status: str,
+    done: int,
+    row: Row | None,
+    metrics: Mapping[str, Any],
+    timing: Mapping[str, float],
+    facts: Mapping[str, Any],
+    command: str,
+) -> dict[str, Any]:
+    """The summary of a run after `done` steps.
+
+    `row` is the last logged one, `metrics` the last evaluation's, `timing` has seconds and speeds, `facts` are the
+    engine's and the problem's.
+    """
+    scores = {name: plain(value) for name, value in metrics.items() if not name.startswith(PREFIX)}
+    last = {name: row[name] for name in ("loss", "loss_mean", "loss_per_seed") if name in row} if row else {}
+    return {
+        **scores,
+        **last,
+        "status": status,
+        "steps": done,
+        **timing,
+        "mode": plan.mode,
+        **facts,
+        "seed": plan.seed,
+        "seeds": plan.seeds,
+        "dtype": plan.dtype,
+        "threads": threads(plan.mode),
+        "versions": versions(),
+        "command": command,
+        "plan": plan.as_dict(),
+    }
+
+
+def threads(mode: str) -> int:
+    """Threads that the engine may use: PyTorch's own number, or the processors this process may run on."""
+    torch = sys.modules.get("torch")
+    if mode != "jax" and torch is not None:
+        return int(torch.get_num_threads())
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def command_line(plan: Plan, configured: bool) -> str:
+    """The command that started this process, or the Python call when there was no configuration."""
+    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else ""
+    if not configured or program in ("", "-c", "-m"):
+        return (
+            f"twinax.train(problem, mode={plan.mode!r}, steps={plan.steps}, seed={plan.seed}, "
+            f"seeds={plan.seeds}, dtype={plan.dtype!r}, noise={plan.noise!r})"
+        )
+    if program == "__main__.py":
+        words = ["python", "-m", Path(sys.argv[0]).parent.name]
+    elif program.endswith(".py"):
+        words = ["python", program]
+    else:
+        words = [program]
+    return shlex.join(words + sys.argv[1:])

@@ -1,0 +1,216 @@
+"""`train` and `resume`: from a problem to a trained run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from twinax.errors import TwinaxError
+from twinax.problem import Problem
+from twinax.runs import checkpoint, metrics
+from twinax.runs.directory import RunDirectory, container
+from twinax.runs.interrupt import Interrupted
+from twinax.runs.logger import Logger, tensorboard_sink
+from twinax.runs.plan import Plan
+from twinax.runs.progress import Progress
+from twinax.runs.session import Diverged, Run, Session
+from twinax.runs.summary import command_line
+
+__all__ = ["Diverged", "Interrupted", "Run", "resume", "train"]
+
+
+def train(
+    problem: Problem,
+    mode: str = "jax",
+    steps: int = 1000,
+    seed: int = 0,
+    run_dir: Path | str | None = None,
+    seeds: int = 1,
+    dtype: str = "float32",
+    log_every: int | None = None,
+    evaluate_every: int | None = None,
+    checkpoint_every: int | None = None,
+    tensorboard: bool = False,
+    progress: bool | None = None,
+    config: Mapping[str, Any] | None = None,
+    noise: str = "shared",
+    chunk: int = 100,
+    keep: int = 3,
+) -> Run:
+    """Train a problem from scratch.
+
+    mode             torch, hybrid or jax
+    run_dir          where log, checkpoints and summary go; None writes nothing
+    seeds            how many seeds train side by side, `seed` being the first
+    log_every        steps between two rows of the log (default: about a thousand rows in all)
+    evaluate_every   steps between two evaluations (default: about twenty in all); 0 means only at the end
+    checkpoint_every steps between two checkpoints (default: about ten in all); 0 means only at the start and the end
+    progress         True or None: a bar on a terminal, two lines elsewhere; False: silence
+    config           the configuration to keep with the run, so that `twinax resume` can build the problem again
+    chunk            most steps that the engine runs in one go; changes no result
+    keep             how many checkpoints stay on the disk
+
+    >>> run = train(problem, mode="jax", steps=20_000, seed=0)              # doctest: +SKIP
+    >>> run.summary["total_variation"], run.networks.policy                 # doctest: +SKIP
+    """
+    plan = Plan.make(
+        steps,
+        mode=_mode(mode),
+        seed=seed,
+        seeds=seeds,
+        dtype=dtype,
+        noise=noise,
+        chunk=chunk,
+        log_every=log_every,
+        evaluate_every=evaluate_every,
+        checkpoint_every=checkpoint_every,
+        keep=keep,
+        tensorboard=tensorboard,
+    )
+    directory = RunDirectory(Path(run_dir)) if run_dir is not None else None
+    if directory is not None:
+        directory.refuse_if_used()
+    engine = _engine(problem, plan)
+    engine.start(plan.seed)
+    settings = container(config) if config is not None else None
+    command = command_line(plan, settings is not None)
+    with ExitStack() as stack:
+        if directory is not None:
+            directory.create()
+            stack.enter_context(directory.lock())
+            directory.refuse_if_used()  # again: another process may have been faster
+            if settings is not None:
+                directory.write_config(settings)
+        logger = _logger(stack, plan, directory)
+        session = Session(engine, plan, logger, directory, settings, command)
+        session.save()
+        return _run(stack, session, progress)
+
+
+def resume(
+    run_dir: Path | str,
+    problem: Problem,
+    steps: int | None = None,
+    mode: str | None = None,
+    dtype: str | None = None,
+    seeds: int | None = None,
+    log_every: int | None = None,
+    evaluate_every: int | None = None,
+    checkpoint_every: int | None = None,
+    tensorboard: bool | None = None,
+    progress: bool | None = None,
+    config: Mapping[str, Any] | None = None,
+    noise: str | None = None,
+    chunk: int | None = None,
+    keep: int | None = None,
+    warn: Callable[[str], None] | None = None,
+) -> Run:
+    """Go on with a run from its newest usable checkpoint; what is None stays as it was.
+
+    steps            steps of the whole run, those already done included
+    mode             may differ from before: every engine reads every engine's checkpoints
+    dtype, seeds     must be those of the run
+    warn             gets a sentence for each checkpoint that is refused (default: printed on standard error)
+
+    >>> run = resume("runs/first", problem, steps=40_000)                   # doctest: +SKIP
+    """
+    directory = RunDirectory(Path(run_dir))
+    directory.must_exist()
+    with ExitStack() as stack:
+        stack.enter_context(directory.lock())
+        path = checkpoint.latest(directory.path, refused=warn or _warn)
+        meta = checkpoint.read_meta(path)
+        plan = _resumed_plan(
+            directory,
+            meta,
+            steps=steps,
+            mode=_mode(mode) if mode is not None else None,
+            dtype=dtype,
+            seeds=seeds,
+            noise=noise,
+            chunk=chunk,
+            log_every=log_every,
+            evaluate_every=evaluate_every,
+            checkpoint_every=checkpoint_every,
+            keep=keep,
+            tensorboard=tensorboard,
+        )
+        engine = _engine(problem, plan)
+        engine.start(plan.seed)
+        state, meta = checkpoint.load(path, like=engine.state())
+        engine.load(state)
+        done = int(meta["step"])
+        for step in checkpoint.steps(directory.path):
+            if step > done:
+                checkpoint.set_aside(checkpoint.place(directory.path, step))
+        settings = meta.get("config")
+        if config is not None:
+            settings = container(config)
+            directory.write_config(settings)
+        rows = metrics.trim(directory.metrics_path, done)
+        logger = _logger(stack, plan, directory, rows, done)
+        command = str(meta.get("command") or command_line(plan, settings is not None))
+        session = Session(
+            engine, plan, logger, directory, settings, command, done, meta.get("seconds", 0.0), meta.get("window")
+        )
+        session.saved = path
+        return _run(stack, session, progress)
+
+
+def _mode(name: str) -> str:
+    from twinax import engines
+
+    return engines.mode_name(name)
+
+
+def _engine(problem: Problem, plan: Plan) -> Any:
+    from twinax import engines
+
+    return engines.make_engine(
+        plan.mode, problem, dtype=plan.dtype, chunk=plan.chunk, seeds=plan.seeds, noise=plan.noise
+    )
+
+
+def _logger(
+    stack: ExitStack, plan: Plan, directory: RunDirectory | None, rows: list[metrics.Row] | None = None, done: int = 0
+) -> Logger:
+    if directory is None:
+        return Logger()
+    sinks = [stack.enter_context(tensorboard_sink(directory.tensorboard, done))] if plan.tensorboard else []
+    file = metrics.MetricsFile(directory.metrics_path)
+    return stack.enter_context(closing(Logger(file, sinks, rows or [])))
+
+
+def _run(stack: ExitStack, session: Session, show: bool | None) -> Run:
+    plan = session.plan
+    progress = stack.enter_context(Progress(f"{plan.mode} seed {plan.seed}", plan.steps, session.done, show))
+    run = session.run(progress)
+    speed, loss = run.summary["steps_per_second"], run.summary["loss"]
+    progress.say(f"{plan.mode}: {session.done:,} steps, loss {loss:.4g}, {speed:,.1f} steps per second")
+    return run
+
+
+def _resumed_plan(directory: RunDirectory, meta: Mapping[str, Any], **changed: Any) -> Plan:
+    stored, done = dict(meta.get("plan") or {}), int(meta["step"])
+    if "steps" not in stored:
+        raise TwinaxError(f"the checkpoint of step {done} in {directory.path} was not written by a training")
+    for name in ("dtype", "seeds"):
+        if changed[name] is not None and changed[name] != stored[name]:
+            raise TwinaxError(
+                f"the run {directory.path} was trained with {name}={stored[name]} and cannot go on with "
+                f"{name}={changed[name]}; leave {name} out or start a new training"
+            )
+    plan = Plan.stored(stored, **changed)
+    if plan.steps <= done:
+        raise TwinaxError(
+            f"the run {directory.path} has done {done} steps and was asked for {plan.steps} in all: nothing is left "
+            f"to do; for more use `twinax resume {directory.path} trainer.steps={2 * done or 1000}`"
+        )
+    return plan
+
+
+def _warn(sentence: str) -> None:
+    print(f"warning: {sentence}", file=sys.stderr)
