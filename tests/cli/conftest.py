@@ -60,11 +60,12 @@ def root() -> Path:
 def python(tmp_path: Path) -> Command:
     """`python(*words)` as a person types it, in a new process and an empty directory."""
 
-    def run(*words: str, **environment: str) -> Outcome:
+    def run(*words: str, **changed: str | None) -> Outcome:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **changed}
         done = subprocess.run(
             [sys.executable, *words],
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            env={name: value for name, value in environment.items() if value is not None},
             capture_output=True,
             text=True,
             check=False,

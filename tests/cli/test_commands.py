@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import runpy
 import shutil
 from pathlib import Path
@@ -113,7 +114,8 @@ def test_doctor(twinax, monkeypatch):
 
 def test_compilation_cache_is_filled_and_can_be_off(python, tmp_path):
     code = "from twinax.cli import _cache; _cache.enable(); import jax; print(jax.jit(lambda x: x + 1)(1.0))"
-    clean = {"JAX_COMPILATION_CACHE_DIR": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    clean = {name: None for name in os.environ if name.startswith(("JAX_COMPILATION", "JAX_PERSISTENT"))}
+    clean["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     assert python("-c", code, TWINAX_CACHE="off", **clean).out == "2.0\n"
     assert not (tmp_path / "cache").exists()
     assert python("-c", code, **clean).code == 0

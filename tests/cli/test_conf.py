@@ -10,9 +10,9 @@ import yaml
 
 from twinax import conf, engines
 from twinax.conf import limits
+from twinax.envs import GridReward, Hypergrid
 from twinax.errors import TwinaxError
 from twinax.gflownet import objectives, problem
-from twinax.envs import GridReward, Hypergrid
 
 
 def test_defaults_are_the_librarys():

@@ -13,8 +13,8 @@ from twinax.optimizer import Optimizer
 def small():
     """Make a problem on a 4 x 4 grid; one shape for all, so that compiled draws are shared."""
 
-    def make(objective, *, backward="learned", shared=True, exploration=None, optimizer=None, **options):
-        return problem(
+    def make(objective, *, backward="learned", shared=True, exploration=None, optimizer=None, sizes=None, **options):
+        made = problem(
             Hypergrid(dim=2, side=4, reward=GridReward(0.1, 0.5, 2.0)),
             objective,
             batch_size=8,
@@ -24,5 +24,9 @@ def small():
             metrics=MetricOptions(fifo=50),
             **options,
         )
+        if sizes:
+            # A grid this small has one size of its own; a choice among several must be exercised as well.
+            object.__setattr__(made, "sizes", sizes)
+        return made
 
     return make

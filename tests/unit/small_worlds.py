@@ -1,4 +1,4 @@
-"""Worlds for tests (bit strings that end by their own rules, graphs written as tables), and policies that are tables."""
+"""Worlds for tests: strings that end by their own rules, graphs written as tables; and policies that are tables."""
 
 from __future__ import annotations
 

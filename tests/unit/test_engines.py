@@ -267,15 +267,11 @@ def equations(jaxpr):
 
 
 def shape_of_control(jaxpr):
-    """(number of loops, number of loops whose predicate is reduced over rows, branches of each choice)."""
+    """(number of loops, number of loops with a predicate for each seed, branches of each choice by a scalar)."""
     loops = [e for e in equations(jaxpr) if e.primitive.name == "while"]
-    reduced = [
-        e for e in loops if any(i.primitive.name == "reduce_or" for i in equations(e.params["cond_jaxpr"].jaxpr))
-    ]
-    choices = [e for e in equations(jaxpr) if e.primitive.name == "cond"]
-    assert all(e.invars[0].aval.shape == () for e in choices)
-    assert all(e.params["cond_jaxpr"].out_avals[0].shape == () for e in loops)
-    return len(loops), len(reduced), sorted(len(e.params["branches"]) for e in choices)
+    batched = [e for e in loops if e.params["cond_jaxpr"].out_avals[0].shape != ()]
+    choices = [e for e in equations(jaxpr) if e.primitive.name == "cond" and e.invars[0].aval.shape == ()]
+    return len(loops), len(batched), sorted(len(e.params["branches"]) for e in choices)
 
 
 def test_loops_and_choices_stay_real_with_several_seeds():
@@ -288,10 +284,10 @@ def test_loops_and_choices_stay_real_with_several_seeds():
     three = shape_of_control(jax.make_jaxpr(many._chunk)(many._state, settings, steps).jaxpr)
     assert one == three
     assert three[0] > 1 and three[1] == 0 and len(SIZES) in three[2]
-    # What a plain vmap would do: the predicate is reduced over seeds, and every branch is computed and selected.
+    # What a plain vmap would do: a predicate for each seed, and every branch computed and selected from.
     plain = jax.make_jaxpr(jax.vmap(single._one_step, (0, None)))(many._state, settings)
-    _, reduced, choices = shape_of_control(plain.jaxpr)
-    assert reduced > 0 and len(SIZES) not in choices
+    _, batched, choices = shape_of_control(plain.jaxpr)
+    assert batched > 0 and len(SIZES) not in choices
 
 
 # Errors
@@ -441,7 +437,7 @@ def test_the_first_updates_by_hand(framework, double_precision):
 
             tensors = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x))), networks)
             update = TorchUpdate(recipe, tensors, Moments.zeros(networks))
-            tensors["x"].grad = torch.tensor(gradient)
+            tensors["x"].grad = torch.tensor(gradient, dtype=torch.float64)
             norm = update.apply()
             return tensors["x"].detach().numpy(), float(norm)
         from twinax.engines._optax import apply_update

@@ -18,12 +18,14 @@ from twinax import engines, tree
 from twinax.errors import TwinaxError
 from twinax.runs import Diverged, Interrupted, checkpoint, resume, train
 from twinax.runs.directory import RunDirectory
+from twinax.runs.plan import Plan
+from twinax.runs.summary import command_line
 
 sys.path.insert(0, str(Path(__file__).parent))
 from runs_probe import ProbeEngine, ProbeProblem
 
 SCRIPT = """
-import json, os, signal, sys, threading, time
+import json, sys
 sys.path.insert(0, sys.argv[1])
 import runs_probe
 from twinax import runs
@@ -51,10 +53,21 @@ def probe(monkeypatch):
     return made
 
 
-def start(**options):
-    """A training in a process of its own."""
-    command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parent), json.dumps(options)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+@pytest.fixture
+def start():
+    """Trainings in processes of their own; none outlives its test."""
+    processes = []
+
+    def begin(**options):
+        command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parent), json.dumps(options)]
+        processes.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stderr.close()
 
 
 def wait_for_step(run_dir: Path, step: int):
@@ -160,7 +173,7 @@ def test_checkpoints_come_when_planned_and_old_ones_go(tmp_path):
     assert checkpoint.steps(tmp_path / "run") == [40, 50]
 
 
-def test_resume_equals_an_uninterrupted_run(tmp_path):
+def test_resume_equals_an_uninterrupted_run(tmp_path, start):
     options = {"log_every": 4, "evaluate_every": 10, "checkpoint_every": 7, "progress": False}
     whole = train(ProbeProblem(), steps=40, run_dir=tmp_path / "whole", **options)
     process = start(
@@ -179,7 +192,7 @@ def test_resume_equals_an_uninterrupted_run(tmp_path):
     assert [row["seconds"] for row in run.metrics] == sorted(row["seconds"] for row in run.metrics)
 
 
-def test_kill_before_the_first_chunk_ends(tmp_path):
+def test_kill_before_the_first_chunk_ends(tmp_path, start):
     process = start(problem={"pause": 30}, steps=40, run_dir=str(tmp_path / "run"))
     deadline = time.monotonic() + 30
     while not checkpoint.steps(tmp_path / "run") and time.monotonic() < deadline:
@@ -274,7 +287,7 @@ def test_a_loss_that_is_not_finite(tmp_path):
         train(ProbeProblem(bad_at=3), steps=60, progress=False)
 
 
-def test_ctrl_c_saves_and_says_how_to_resume(tmp_path):
+def test_ctrl_c_saves_and_says_how_to_resume(tmp_path, start):
     run_dir = tmp_path / "run"
     process = start(problem={"pause": 0.01}, steps=5000, run_dir=str(run_dir), config={"seed": 0}, chunk=20)
     wait_for_step(run_dir, 3)
@@ -291,7 +304,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(tmp_path):
     assert_equal_states(run.state, whole.state)
 
 
-def test_a_second_ctrl_c_stops_at_once(tmp_path):
+def test_a_second_ctrl_c_stops_at_once(tmp_path, start):
     run_dir = tmp_path / "run"
     process = start(problem={"pause": 0.2}, steps=5000, run_dir=str(run_dir), chunk=1000)
     wait_for_step(run_dir, 1)
@@ -306,7 +319,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path):
     assert checkpoint.steps(run_dir) == [0]
 
 
-def test_ctrl_c_inside_compiled_code(tmp_path):
+def test_ctrl_c_inside_compiled_code(tmp_path, start):
     process = start(problem={"deaf": True}, steps=10, run_dir=str(tmp_path / "run"))
     while not checkpoint.steps(tmp_path / "run"):
         time.sleep(0.02)
@@ -357,3 +370,18 @@ def test_bad_numbers(tmp_path, options, sentence):
     with pytest.raises(TwinaxError, match=sentence):
         train(ProbeProblem(), **{"steps": 10, "run_dir": tmp_path / "run"} | options)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "configured", "expected"),
+    [
+        (["/home/me/.venv/bin/twinax", "train", "run.name=a b"], True, "twinax train 'run.name=a b'"),
+        (["/home/me/twinax/cli/__main__.py", "train"], True, "twinax train"),
+        (["train.py", "seed=1"], True, "python train.py seed=1"),
+        (["my_study.py"], False, "twinax.train(problem, mode='jax', steps=10, seed=0, seeds=1,"),
+        (["-c"], True, "twinax.train(problem, mode='jax', steps=10"),
+    ],
+)  # fmt: skip
+def test_the_command_is_kept(monkeypatch, argv, configured, expected):
+    monkeypatch.setattr(sys, "argv", argv)
+    assert command_line(Plan(steps=10), configured).startswith(expected)

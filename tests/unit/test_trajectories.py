@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import sys
 from pathlib import Path
 
@@ -17,11 +16,12 @@ import torch
 from twinax import ops
 from twinax.envs import GridReward, Hypergrid, enumerate_states
 from twinax.errors import TwinaxError
-from twinax.gflownet import Exploration, Networks, Trajectories, backward_rollout, forward_rollout, score
+from twinax.gflownet import Exploration, Networks, backward_rollout, forward_rollout, score
 from twinax.gflownet._exploration import sample_actions, scheduled
 from twinax.gflownet._scores import num_rows
 
 sys.path.insert(0, str(Path(__file__).parent))
+from slow_scores import replay, slow_scores
 from small_worlds import BitStrings, LeftToRight, backward_table, random_policy
 
 WORLDS = {
@@ -68,18 +68,6 @@ def sampled(name):
         "torch": to_numpy(forward(env, to_torch(policy), to_torch(draws))),
         "jax": to_numpy(jax.jit(lambda policy, draws: forward(env, policy, draws))(policy, draws)),
     }
-
-
-def replay(env, trajectories: Trajectories, b: int) -> list:
-    """One trajectory by the rules, step by step; fails at the first action that is not allowed."""
-    state, states = env.reset(1), []
-    for t in range(int(trajectories.length[b])):
-        states.append(state)
-        action = np.array([trajectories.actions[t, b]])
-        assert env.forward_mask(state)[0, action[0]], f"action {action[0]} at time {t} is not allowed"
-        state = env.step(state, action)
-    assert state.done[0]
-    return [*states, state]
 
 
 def assert_state(batch, index, one):
@@ -223,7 +211,7 @@ def test_bad_exploration(options, words):
 # Backwards
 
 
-def undone(env, framework, kind="learned"):
+def undone(env, framework):
     """Trajectories that end in every object, three times each."""
     graph = enumerate_states(env)
     rows = np.repeat(np.flatnonzero(graph.done), 3)
@@ -283,46 +271,6 @@ def test_backward_choices_have_the_policy_s_distribution():
 # Scores
 
 
-def slow_scores(env, policy, trajectories, kind) -> list[dict]:
-    """Everything by walking each trajectory on its own, one state at a time."""
-    found = []
-    for b in range(len(trajectories.length)):
-        states = replay(env, trajectories, b)
-        actions = trajectories.actions[: trajectories.length[b], b].tolist()
-        entry = {name: [] for name in ("log_pf", "log_pb", "log_flow", "reward", "stop", "inflow", "outflow", "logit")}
-        for t, state in enumerate(states):
-            out = policy(env.observe(state))
-            if t < len(actions):
-                logits = out.forward_logits[0]
-                allowed = [a for a in range(env.num_actions) if env.forward_mask(state)[0, a]]
-                total = math.log(sum(math.exp(logits[a]) for a in allowed))
-                entry["log_pf"].append(logits[actions[t]] - total)
-                entry["stop"].append(logits[env.num_actions - 1] - total)
-                entry["outflow"].append(total)
-                entry["logit"].append(logits[actions[t]])
-                entry["log_flow"].append(float(out.log_flow[0]))
-                entry["reward"].append(float(env.log_reward(state)[0]))
-            if t > 0:
-                parents = [k for k in range(env.num_backward_actions) if env.backward_mask(state)[0, k]]
-                if env.stops and state.done[0]:
-                    entry["log_pb"].append(0.0)
-                else:
-                    logits = {"uniform": np.zeros(env.num_backward_actions), "learned": out.backward_logits[0]}
-                    logits["maxent"] = env.log_paths_ratio(state)[0]
-                    undo = int(env.backward_action(state, np.array([actions[t - 1]]))[0])
-                    total = math.log(sum(math.exp(logits[kind][k]) for k in parents))
-                    entry["log_pb"].append(float(logits[kind][undo]) - total)
-                    flows = []
-                    for k in parents:
-                        parent = env.backward_step(state, np.array([k]))
-                        action = int(env.forward_action(state, np.array([k]))[0])
-                        flows.append(math.exp(policy(env.observe(parent)).forward_logits[0, action]))
-                    entry["inflow"].append(math.log(sum(flows)))
-        entry["log_reward"] = float(env.log_reward(states[-1])[0])
-        found.append(entry)
-    return found
-
-
 NEEDS = frozenset({"log_flow", "log_z", "state_log_reward", "log_pf_stop", "log_inflow"})
 
 
@@ -350,13 +298,11 @@ def test_scores_are_those_of_a_slow_loop(name, kind):
             assert s.valid[:n, b].all() and not s.valid[n:, b].any()
             assert s.terminal[:, b].sum() == 1 and s.terminal[n - 1, b]
             fields = {"log_pf": s.log_pf, "log_pb": s.log_pb, "log_flow": s.log_flow, "reward": s.state_log_reward}
-            fields |= {"outflow": s.log_outflow, "stop": s.log_pf_stop}
+            fields |= {"outflow": s.log_outflow, **({"stop": s.log_pf_stop} if env.stops else {})}
             for field, got in fields.items():
                 np.testing.assert_allclose(got[:n, b], entry[field], rtol=1e-6, atol=1e-9, err_msg=field)
                 assert (got[n:, b] == 0).all() or field not in ("log_pf", "log_pb")
-            # In a world that stops, the last inflow is that of the state before the stop.
-            inner = n - 1 if env.stops else n - 1
-            np.testing.assert_allclose(s.log_inflow[1 : inner + 1, b], entry["inflow"][:inner], rtol=1e-9)
+            np.testing.assert_allclose(s.log_inflow[1:n, b], entry["inflow"][: n - 1], rtol=1e-9)
             last = entry["logit"][-1] if env.stops else entry["inflow"][-1]
             np.testing.assert_allclose(s.log_final_flow[n - 1, b], last, rtol=1e-9)
             np.testing.assert_allclose(s.log_reward[b], entry["log_reward"], rtol=1e-6)

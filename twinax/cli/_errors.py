@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from twinax.errors import TwinaxError
@@ -27,7 +28,7 @@ def describe(error: BaseException) -> tuple[str | None, int]:
         return text, _code(error)
     if isinstance(error, BrokenPipeError):
         # The reader of our output has gone (`twinax list | head`): nothing is left to say to anyone.
-        sys.stdout = None
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return "the reader of the output has closed it", FAILED
     if isinstance(error, OSError):
         where = f" '{error.filename}'" if error.filename else ""

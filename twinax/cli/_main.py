@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from twinax import __version__
 from twinax.cli import _cache, _compare, _demo, _doctor, _eval, _list, _measure, _parity, _report, _resume, _train
-from twinax.cli._errors import describe, known_errors
+from twinax.cli._errors import INTERRUPTED, describe, known_errors
 from twinax.errors import TwinaxError, UnknownName
 
 COMMANDS: dict[str, ModuleType] = {
@@ -88,17 +88,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     debug = os.environ.get("TWINAX_DEBUG", "") not in ("", "0")
     try:
-        found = parse(words)
-        if found.command is None:
-            parser().print_help()
-            return 0
-        _cache.enable()
-        return {**COMMANDS, **HIDDEN}[found.command].run(found)
-    except SystemExit as done:  # argparse after --help or --version
-        return int(done.code or 0)
+        code = run(words)
+        sys.stdout.flush()  # here, where a reader that has gone is still an error that we know
+        return code
     except known_errors() as error:
         sentence, code = describe(error)
         if sentence is None or debug:
             raise
-        print(f"error: {sentence}" if code != 130 else sentence, file=sys.stderr)
+        print(f"error: {sentence}" if code != INTERRUPTED else sentence, file=sys.stderr)
         return code
+
+
+def run(words: Sequence[str]) -> int:
+    """Run a command; errors are raised."""
+    try:
+        found = parse(words)
+    except SystemExit as done:  # argparse after --help or --version
+        return int(done.code or 0)
+    if found.command is None:
+        parser().print_help()
+        return 0
+    _cache.enable()
+    return {**COMMANDS, **HIDDEN}[found.command].run(found)

@@ -41,7 +41,7 @@ def sentence(config: Any) -> str:
     from twinax import conf
 
     parts = []
-    for name in reversed(conf.find_experiment(config.experiment).groups):
+    for name in reversed(list(conf.find_experiment(config.experiment).groups)):
         section = getattr(config, name)
         numbers = [f"{key} {value}" for key, value in dataclasses.asdict(section).items() if key != "name"]
         parts.append(section.name if name == "objective" or not numbers else f"{section.name} ({', '.join(numbers)})")

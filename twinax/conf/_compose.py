@@ -58,7 +58,7 @@ def split_commas(overrides: Sequence[str]) -> list[list[str]]:
         [f"{item.get_key_element()}={value}" for value in item.sweep_string_iterator()]
         if item.is_sweep_override()
         else [text]
-        for text, item in zip(overrides, parsed)
+        for text, item in zip(overrides, parsed, strict=True)
     ]
     return [list(combination) for combination in itertools.product(*axes)]
 
@@ -109,7 +109,8 @@ def _parse(text: str):
         return OverridesParser.create().parse_override(text)
     except HydraException as error:
         raise TwinaxError(
-            f"the value in '{text}' cannot be read ({_first_line(error)}); quote text with odd characters: {key}='\"...\"'"
+            f"the value in '{text}' cannot be read ({_first_line(error)}); "
+            f"text with odd characters is quoted twice: {key}='\"...\"'"
         ) from error
 
 

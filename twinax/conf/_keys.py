@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import difflib
 import inspect
+import itertools
 import textwrap
 from collections.abc import Iterator
 from typing import Any
@@ -105,7 +106,7 @@ def _sentences(section: type) -> dict[str, str]:
     for base in reversed([section, *section.__mro__[:-1]]):
         base = base.__dict__.get("options", base)  # a mirrored section has its text in the library
         body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
-        for field, text in zip(body, body[1:]):
+        for field, text in itertools.pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
                 found[field.target.id] = inspect.cleandoc(ast.literal_eval(text.value))
     return found

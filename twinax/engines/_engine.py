@@ -103,7 +103,7 @@ def _refuse_non_finite(logs: Mapping[str, np.ndarray], before: int) -> None:
     if not len(rows):
         return
     row = int(rows[0])
-    # The loss is made of its terms: name a term before the sum that it spoils.
-    names = sorted((name for name in logs if bad[name][row]), key=lambda name: name in ("loss", "grad_norm"))
+    # The loss is made of its terms, and gradients come from the loss: name the first in that chain.
+    names = sorted((name for name in logs if bad[name][row]), key=lambda name: {"loss": 1, "grad_norm": 2}.get(name, 0))
     value = np.ravel(logs[names[0]][row])
     raise NonFinite(before + row + 1, names[0], float(value[~np.isfinite(value)][0]))

@@ -102,10 +102,3 @@ class HybridEngine(TorchEngine):
                 times[name].append(b - a)
         self._load(kept)
         return {name: float(np.median(values[3:])) for name, values in times.items()}
-
-    def ceiling(self, torch_profile: dict[str, float]) -> float:
-        """The most that this mode could gain over the torch mode: all of its time against its sampling alone.
-
-        Amdahl's law: what stays in PyTorch bounds the whole, however quick the rest becomes.
-        """
-        return sum(torch_profile.values()) / torch_profile["sample"]

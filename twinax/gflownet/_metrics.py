@@ -80,7 +80,10 @@ def stored(samples: Samples) -> Any:
 
 def exact_metrics(graph: Enumeration, probabilities: np.ndarray) -> tuple[dict[str, float], np.ndarray]:
     """total_variation, kl (target from learned), jsd: the policy's exact distribution against R / Z."""
-    learned, target = _exact.terminal_distribution(graph, probabilities), graph.target_distribution
+    # Rows of float32 probabilities sum to 1 only roughly, which over many steps would show in the divergences.
+    rows = probabilities.astype(np.float64)
+    rows /= np.maximum(rows.sum(1, keepdims=True), np.finfo(np.float64).tiny)
+    learned, target = _exact.terminal_distribution(graph, rows), graph.target_distribution
     return {
         "total_variation": _exact.total_variation(learned, target),
         "kl": _exact.kl(target, learned),
@@ -100,7 +103,8 @@ def indices_of(graph: Enumeration, objects: Any) -> np.ndarray:
 
 def _rows(states: Any) -> np.ndarray:
     leaves = jtu.tree_leaves(states)
-    return np.concatenate([np.asarray(x).reshape(len(x), -1).astype(np.int64) for x in leaves], 1)
+    columns = [np.asarray(x).reshape(len(x), int(np.prod(np.shape(x)[1:]))) for x in leaves]
+    return np.concatenate(columns, 1).astype(np.int64)
 
 
 def sampled_distribution(graph: Enumeration, objects: Any) -> np.ndarray:

@@ -268,7 +268,7 @@ def row_sizes(batch: int, longest: int, ratio: float = 1.45, smallest: int = 64)
     while size < most:
         sizes.append(-(-int(size) // 16) * 16)
         size *= ratio
-    return tuple(sorted({s for s in sizes if s < most} | {most}))
+    return (*(s for s in sizes if s * 1.2 < most), most)
 
 
 def _rollout_draws(env: Environment, batch: int) -> dict[str, Draw]:

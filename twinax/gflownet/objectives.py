@@ -6,8 +6,9 @@ differentiated on their own; parity compares each.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from twinax import ops
@@ -161,6 +162,28 @@ def objective(name: str) -> Objective:
     if known is None:
         raise UnknownName("objective", name, OBJECTIVES)
     return known
+
+
+def register(
+    name: str, function: Callable[..., tuple[Array, Terms]], needs: Iterable[str] = (), log_z: str = "samples"
+):
+    """Make an objective of one's own known by name; `needs` names the optional fields of `Scores` that it reads.
+
+    >>> def mine(s):
+    ...     return ops.mean(ops.square(log_z_estimates(s) - s.log_z)), {}
+    >>> register("mine", mine, needs={"log_z"}, log_z="log_z")
+    >>> objective("mine").needs
+    frozenset({'log_z'})
+    >>> _ = OBJECTIVES.pop("mine")
+    """
+    if name in OBJECTIVES or name in ALIASES:
+        raise TwinaxError(f"an objective is called '{name}' already; choose another name")
+    known = {entry.name for entry in dataclasses.fields(Scores)}  # type: ignore[arg-type]
+    if unknown := sorted(set(needs) - known):
+        raise UnknownName("field of Scores", unknown[0], known)
+    if log_z not in (places := ("log_z", "log_flow", "log_outflow", "forward_looking", "samples")):
+        raise UnknownName("place of log Z", log_z, places)
+    OBJECTIVES[name] = Objective(function, frozenset(needs), log_z)
 
 
 def check_decay(decay: float) -> None:

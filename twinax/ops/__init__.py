@@ -23,20 +23,24 @@ from twinax.ops._axis import seed_axis
 MASKED = -1e9
 """The finite logit of an entry that is not allowed."""
 
-_known: dict[type, ModuleType] = {}
+
+class _Backends(dict[type, ModuleType]):
+    """The implementation by the type of an array, learned when a type is first met."""
+
+    def __missing__(self, kind: type) -> ModuleType:
+        roots = {c.__module__.split(".")[0] for c in kind.__mro__}
+        name = "_torch" if "torch" in roots else "_jax" if roots & {"jax", "jaxlib"} else "_numpy"
+        self[kind] = module = importlib.import_module(f"twinax.ops.{name}")
+        return module
 
 
-def _learn(kind: type) -> ModuleType:
-    roots = {c.__module__.split(".")[0] for c in kind.__mro__}
-    name = "_torch" if "torch" in roots else "_jax" if roots & {"jax", "jaxlib"} else "_numpy"
-    module = importlib.import_module(f"twinax.ops.{name}")
-    _known[kind] = module
-    return module
+# Looked up in place, not through `backend`: in eager PyTorch one more Python call per operation can be felt.
+_of = _Backends()
 
 
 def backend(x: Any) -> ModuleType:
     """The implementation for an array's framework."""
-    return _known.get(type(x)) or _learn(type(x))
+    return _of[type(x)]
 
 
 def framework(x: Any) -> str:
@@ -53,32 +57,32 @@ def framework(x: Any) -> str:
 
 def like(tree: Any, reference: Any) -> Any:
     """The arrays of a tree (usually NumPy) in the reference's framework, dtypes kept."""
-    return backend(reference).convert(tree, reference)
+    return _of[type(reference)].convert(tree, reference)
 
 
 def zeros(shape: Sequence[int], reference: Any, dtype: str | None = None) -> Any:
     """Zeros in the reference's framework and, unless named, its dtype."""
-    return backend(reference).full(shape, 0, reference, dtype)
+    return _of[type(reference)].full(shape, 0, reference, dtype)
 
 
 def full(shape: Sequence[int], value: float, reference: Any, dtype: str | None = None) -> Any:
     """A constant array in the reference's framework and, unless named, its dtype."""
-    return backend(reference).full(shape, value, reference, dtype)
+    return _of[type(reference)].full(shape, value, reference, dtype)
 
 
 def arange(n: int, reference: Any) -> Any:
     """int32 0..n-1 in the reference's framework."""
-    return backend(reference).arange(n, reference)
+    return _of[type(reference)].arange(n, reference)
 
 
 def cast(x: Any, dtype: Any) -> Any:
     """To a dtype named as a string ('float32', 'int32', 'bool') or to that of another array."""
-    return backend(x).cast(x, dtype)
+    return _of[type(x)].cast(x, dtype)
 
 
 def stop_gradient(x: Any) -> Any:
     """The value, through which no gradient flows."""
-    return backend(x).stop_gradient(x)
+    return _of[type(x)].stop_gradient(x)
 
 
 # Choosing and moving
@@ -86,52 +90,52 @@ def stop_gradient(x: Any) -> Any:
 
 def where(condition: Any, a: Any, b: Any) -> Any:
     """Elementwise choice."""
-    return backend(condition).where(condition, a, b)
+    return _of[type(condition)].where(condition, a, b)
 
 
 def take(x: Any, index: Any, axis: int = 0) -> Any:
     """Whole slices of `x` by integer index along one axis; the index may have any shape."""
-    return backend(x).take(x, index, axis)
+    return _of[type(x)].take(x, index, axis)
 
 
 def take_along(x: Any, index: Any) -> Any:
     """One entry of the last axis per row: `x[..., index]` without that axis."""
-    return backend(x).take_along(x, index)
+    return _of[type(x)].take_along(x, index)
 
 
 def set_at(buffer: Any, index: Any, value: Any) -> Any:
     """The buffer with `buffer[index] = value`; PyTorch and NumPy may write in place."""
-    return backend(buffer).set_at(buffer, index, value)
+    return _of[type(buffer)].set_at(buffer, index, value)
 
 
 def one_hot(index: Any, size: int, dtype: Any) -> Any:
     """A new last axis with 1 at the index; `dtype` is a name or an array."""
-    return backend(index).one_hot(index, size, dtype)
+    return _of[type(index)].one_hot(index, size, dtype)
 
 
 def concat(arrays: Sequence[Any], axis: int = 0) -> Any:
     """Join along an axis."""
-    return backend(arrays[0]).concat(arrays, axis)
+    return _of[type(arrays[0])].concat(arrays, axis)
 
 
 def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
     """Join along a new axis."""
-    return backend(arrays[0]).stack(arrays, axis)
+    return _of[type(arrays[0])].stack(arrays, axis)
 
 
 def flip(x: Any, axis: int) -> Any:
     """Reverse an axis."""
-    return backend(x).flip(x, axis)
+    return _of[type(x)].flip(x, axis)
 
 
 def broadcast(x: Any, shape: Sequence[int]) -> Any:
     """Expand to a shape."""
-    return backend(x).broadcast(x, shape)
+    return _of[type(x)].broadcast(x, shape)
 
 
 def searchsorted(sorted_values: Any, values: Any, right: bool = False) -> Any:
     """Where values would be inserted (int32)."""
-    return backend(sorted_values).searchsorted(sorted_values, values, right)
+    return _of[type(sorted_values)].searchsorted(sorted_values, values, right)
 
 
 # Elementwise
@@ -139,17 +143,17 @@ def searchsorted(sorted_values: Any, values: Any, right: bool = False) -> Any:
 
 def exp(x: Any) -> Any:
     """e to the x."""
-    return backend(x).exp(x)
+    return _of[type(x)].exp(x)
 
 
 def log(x: Any) -> Any:
     """Natural logarithm."""
-    return backend(x).log(x)
+    return _of[type(x)].log(x)
 
 
 def sqrt(x: Any) -> Any:
     """Square root."""
-    return backend(x).sqrt(x)
+    return _of[type(x)].sqrt(x)
 
 
 def square(x: Any) -> Any:
@@ -159,32 +163,32 @@ def square(x: Any) -> Any:
 
 def abs(x: Any) -> Any:
     """Absolute value with gradient 0 at zero."""
-    return backend(x).abs(x)
+    return _of[type(x)].abs(x)
 
 
 def cos(x: Any) -> Any:
     """Cosine."""
-    return backend(x).cos(x)
+    return _of[type(x)].cos(x)
 
 
 def sin(x: Any) -> Any:
     """Sine."""
-    return backend(x).sin(x)
+    return _of[type(x)].sin(x)
 
 
 def tanh(x: Any) -> Any:
     """Hyperbolic tangent."""
-    return backend(x).tanh(x)
+    return _of[type(x)].tanh(x)
 
 
 def sigmoid(x: Any) -> Any:
     """Logistic function."""
-    return backend(x).sigmoid(x)
+    return _of[type(x)].sigmoid(x)
 
 
 def softplus(x: Any) -> Any:
     """log(1 + e^x), without overflow."""
-    return backend(x).softplus(x)
+    return _of[type(x)].softplus(x)
 
 
 def log_sigmoid(x: Any) -> Any:
@@ -194,32 +198,32 @@ def log_sigmoid(x: Any) -> Any:
 
 def relu(x: Any) -> Any:
     """max(x, 0) with gradient 0 at zero."""
-    return backend(x).relu(x)
+    return _of[type(x)].relu(x)
 
 
 def leaky_relu(x: Any, slope: float = 0.01) -> Any:
     """x above zero, slope * x at and below it."""
-    return backend(x).leaky_relu(x, slope)
+    return _of[type(x)].leaky_relu(x, slope)
 
 
 def gelu(x: Any, approximate: bool = False) -> Any:
     """Gaussian error linear unit: exact, or by the tanh approximation."""
-    return backend(x).gelu(x, approximate)
+    return _of[type(x)].gelu(x, approximate)
 
 
 def elu(x: Any) -> Any:
     """x above zero, e^x - 1 at and below it."""
-    return backend(x).elu(x)
+    return _of[type(x)].elu(x)
 
 
 def minimum(a: Any, b: Any) -> Any:
     """Elementwise smaller of two arrays; ties share the gradient."""
-    return backend(a).minimum(a, b)
+    return _of[type(a)].minimum(a, b)
 
 
 def maximum(a: Any, b: Any) -> Any:
     """Elementwise larger of two arrays; ties share the gradient."""
-    return backend(a).maximum(a, b)
+    return _of[type(a)].maximum(a, b)
 
 
 def clip(x: Any, low: float, high: float) -> Any:
@@ -238,13 +242,13 @@ def huber(x: Any, delta: float = 1.0) -> Any:
 
 def sum(x: Any, axis: int | tuple[int, ...] | None = None, mask: Any = None) -> Any:
     """Sum, of the entries where the mask is True."""
-    b = backend(x)
+    b = _of[type(x)]
     return b.sum(x if mask is None else b.where(mask, x, 0), axis)
 
 
 def mean(x: Any, axis: int | tuple[int, ...] | None = None, mask: Any = None) -> Any:
     """Mean, of the entries where the mask is True; 0 where there are none."""
-    b = backend(x)
+    b = _of[type(x)]
     if mask is None:
         return b.mean(x, axis)
     counted = mask if mask.shape == x.shape else b.broadcast(mask, x.shape)
@@ -254,7 +258,7 @@ def mean(x: Any, axis: int | tuple[int, ...] | None = None, mask: Any = None) ->
 
 def var(x: Any, axis: int | tuple[int, ...] | None = None, *, ddof: int) -> Any:
     """Variance with the divisor n - ddof."""
-    return backend(x).var(x, axis, ddof)
+    return _of[type(x)].var(x, axis, ddof)
 
 
 def std(x: Any, axis: int | tuple[int, ...] | None = None, *, ddof: int) -> Any:
@@ -264,52 +268,52 @@ def std(x: Any, axis: int | tuple[int, ...] | None = None, *, ddof: int) -> Any:
 
 def max(x: Any, axis: int | tuple[int, ...] | None = None) -> Any:
     """Largest entry; ties share the gradient."""
-    return backend(x).max(x, axis)
+    return _of[type(x)].max(x, axis)
 
 
 def min(x: Any, axis: int | tuple[int, ...] | None = None) -> Any:
     """Smallest entry; ties share the gradient."""
-    return backend(x).min(x, axis)
+    return _of[type(x)].min(x, axis)
 
 
 def argmax(x: Any) -> Any:
     """Index (int32) of the first largest entry of the last axis."""
-    return backend(x).argmax(x)
+    return _of[type(x)].argmax(x)
 
 
 def prod(x: Any, axis: int) -> Any:
     """Product along an axis."""
-    return backend(x).prod(x, axis)
+    return _of[type(x)].prod(x, axis)
 
 
 def any(x: Any, axis: int | None = None) -> Any:
     """Whether any entry is True."""
-    return backend(x).any(x, axis)
+    return _of[type(x)].any(x, axis)
 
 
 def all(x: Any, axis: int | None = None) -> Any:
     """Whether every entry is True."""
-    return backend(x).all(x, axis)
+    return _of[type(x)].all(x, axis)
 
 
 def cumsum(x: Any, axis: int = 0) -> Any:
     """Running sum, in the dtype of `x`."""
-    return backend(x).cumsum(x, axis)
+    return _of[type(x)].cumsum(x, axis)
 
 
 def logsumexp(x: Any, axis: int = -1, mask: Any = None) -> Any:
     """log of the sum of e^x over an axis, of the entries where the mask is True."""
-    return backend(x).logsumexp(x, axis, mask)
+    return _of[type(x)].logsumexp(x, axis, mask)
 
 
 def log_softmax(x: Any, mask: Any = None, axis: int = -1) -> Any:
     """Log-probabilities over an axis, of the entries where the mask is True."""
-    return backend(x).log_softmax(x, mask, axis)
+    return _of[type(x)].log_softmax(x, mask, axis)
 
 
 def softmax(x: Any, mask: Any = None, axis: int = -1) -> Any:
     """Probabilities over an axis, of the entries where the mask is True."""
-    b = backend(x)
+    b = _of[type(x)]
     return b.exp(b.log_softmax(x, mask, axis))
 
 
@@ -318,27 +322,27 @@ def softmax(x: Any, mask: Any = None, axis: int = -1) -> Any:
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     """x W^T + b, with PyTorch's layout of W: out x in."""
-    return backend(weight).linear(x, weight, bias)
+    return _of[type(weight)].linear(x, weight, bias)
 
 
 def khot_linear(indices: Any, weight: Any, bias: Any = None) -> Any:
     """`linear` of a row that is 1 at a few distinct indices and 0 elsewhere, by adding columns of W."""
-    return backend(weight).khot_linear(indices, weight, bias)
+    return _of[type(weight)].khot_linear(indices, weight, bias)
 
 
 def khot_rows(indices: Any, table: Any) -> Any:
     """The sum of a few rows of a table for each row of indices. Meant for acting: no gradient is promised."""
-    return backend(table).khot_rows(indices, table)
+    return _of[type(table)].khot_rows(indices, table)
 
 
 def transpose(matrix: Any) -> Any:
     """The transposed matrix as a copy in its own memory order."""
-    return backend(matrix).transpose(matrix)
+    return _of[type(matrix)].transpose(matrix)
 
 
 def einsum(formula: str, *arrays: Any) -> Any:
     """Einstein summation."""
-    return backend(arrays[0]).einsum(formula, *arrays)
+    return _of[type(arrays[0])].einsum(formula, *arrays)
 
 
 # Control
@@ -348,26 +352,26 @@ def scan(step: Callable, carry: Any, xs: Any, reverse: bool = False) -> tuple[An
     """`carry, y = step(carry, x)` along the leading axis; ys keep the order of xs."""
     import jax.tree_util as jtu
 
-    return backend(jtu.tree_leaves(xs)[0]).scan(step, carry, xs, reverse)
+    return _of[type(jtu.tree_leaves(xs)[0])].scan(step, carry, xs, reverse)
 
 
 def while_loop(condition: Callable, body: Callable, carry: Any) -> Any:
     """Apply `body` while `condition` holds. Not differentiable in reverse; no gradient is recorded."""
     import jax.tree_util as jtu
 
-    return backend(jtu.tree_leaves(carry)[0]).while_loop(condition, body, carry)
+    return _of[type(jtu.tree_leaves(carry)[0])].while_loop(condition, body, carry)
 
 
 def map_rows(function: Callable, rows: Any, tile: int) -> Any:
     """Apply a function of a batch to many rows, `tile` rows at a time, to bound memory."""
     import jax.tree_util as jtu
 
-    return backend(jtu.tree_leaves(rows)[0]).map_rows(function, rows, tile)
+    return _of[type(jtu.tree_leaves(rows)[0])].map_rows(function, rows, tile)
 
 
 def used(x: Any, count: Any) -> Any:
     """The first `count` entries where shapes may depend on data (PyTorch, NumPy); all of them in JAX."""
-    return backend(x).used(x, count)
+    return _of[type(x)].used(x, count)
 
 
 def switch_size(count: Any, sizes: tuple[int, ...], function: Callable[[int], Any]) -> Any:
@@ -376,7 +380,7 @@ def switch_size(count: Any, sizes: tuple[int, ...], function: Callable[[int], An
     PyTorch and NumPy call it with the count itself; JAX compiles one branch for each of `sizes`
     (ascending) and takes the smallest that suffices.
     """
-    return backend(count).switch_size(count, sizes, function)
+    return _of[type(count)].switch_size(count, sizes, function)
 
 
 __all__ = [

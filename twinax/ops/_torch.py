@@ -58,7 +58,9 @@ def take(x, index, axis):
 
 
 def take_along(x, index):
-    return torch.gather(x, -1, index.long().unsqueeze(-1)).squeeze(-1)
+    if index.dtype is not torch.int64:
+        index = index.long()
+    return torch.gather(x, -1, index.unsqueeze(-1)).squeeze(-1)
 
 
 def set_at(buffer, index, value):
@@ -101,14 +103,11 @@ def elu(x):
     return F.elu(x)
 
 
-def sum(x, axis):
-    return torch.sum(x) if axis is None else torch.sum(x, axis)
+sum = torch.sum  # an axis of None is the whole array
 
 
 def mean(x, axis):
-    if not x.dtype.is_floating_point:
-        x = x.to(torch.get_default_dtype())
-    return torch.mean(x) if axis is None else torch.mean(x, axis)
+    return torch.mean(x, axis) if x.is_floating_point() else torch.mean(x, axis, dtype=torch.get_default_dtype())
 
 
 def var(x, axis, ddof):

@@ -70,7 +70,7 @@ def command_line(plan: Plan, configured: bool) -> str:
             f"seeds={plan.seeds}, dtype={plan.dtype!r}, noise={plan.noise!r})"
         )
     if program == "__main__.py":
-        words = ["python", "-m", Path(sys.argv[0]).parent.name]
+        words = ["twinax"] if "twinax" in Path(sys.argv[0]).parts else ["python", sys.argv[0]]
     elif program.endswith(".py"):
         words = ["python", program]
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -161,7 +162,7 @@ def check_sizes(config: GflownetRoot) -> None:
     number = 8.0 if config.trainer.dtype == "float64" else 4.0
     times, actions = float(env.dim) * (env.side - 1) + 1, env.dim + 1.0
     widths = [float(env.dim) * env.side, *map(float, policy.hidden), 2 * actions]
-    parameters = (1 if policy.shared else 3) * sum(inputs * outputs for inputs, outputs in zip(widths, widths[1:]))
+    parameters = (1 if policy.shared else 3) * sum(inputs * outputs for inputs, outputs in itertools.pairwise(widths))
     # Parameters, gradient and two moments; then, for each transition, its draws and what the backward pass keeps.
     # The evaluation looks at its trajectories in the same way, but without a backward pass.
     row = (2 * actions + 2 * sum(widths[1:])) * number

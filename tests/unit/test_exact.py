@@ -1,0 +1,204 @@
+"""Exact distributions: against all paths written out, against long sampling, and closed forms of the distances."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import jax.tree_util as jtu
+import numpy as np
+import pytest
+
+from twinax import ops
+from twinax.envs import GridReward, Hypergrid, enumerate_states
+from twinax.gflownet import Networks, backward_rollout, forward_rollout, score
+from twinax.gflownet._exact import jsd, kl, log_path_counts, terminal_distribution, total_variation
+from twinax.gflownet._metrics import indices_of, marginal, sampled_distribution
+
+sys.path.insert(0, str(Path(__file__).parent))
+from small_worlds import BitStrings, LeftToRight, backward_table, balanced, random_policy, tabular
+
+WORLDS = {
+    "grid": Hypergrid(2, 3, GridReward(0.1, 0.5, 2.0)),
+    "cube": Hypergrid(3, 3),
+    "bits": BitStrings(3),
+    "left-to-right": LeftToRight(4),
+}
+worlds = pytest.mark.parametrize("env", WORLDS.values(), ids=WORLDS)
+
+
+def probabilities(env, policy) -> np.ndarray:
+    """P_F of every state of the enumeration."""
+    states = enumerate_states(env).states
+    return ops.softmax(policy(env.observe(states)).forward_logits, env.forward_mask(states))
+
+
+def key(state) -> tuple:
+    return tuple(np.concatenate([np.ravel(x) for x in jtu.tree_leaves(state)]).tolist())
+
+
+def all_paths(env, policy):
+    """Every trajectory of a world: (probability, key of its final state), by recursion over the rules."""
+    stack = [(env.reset(1), 1.0)]
+    while stack:
+        state, probability = stack.pop()
+        if state.done[0]:
+            yield probability, key(state)
+            continue
+        chances = ops.softmax(policy(env.observe(state)).forward_logits, env.forward_mask(state))[0]
+        for action in np.flatnonzero(env.forward_mask(state)[0]):
+            stack.append((env.step(state, np.array([action])), probability * chances[action]))
+
+
+def keys_of(graph) -> list[tuple]:
+    return [key(jtu.tree_map(lambda x, k=k: x[k], graph.states)) for k in range(len(graph.done))]
+
+
+# The distribution of a policy
+
+
+@worlds
+def test_terminal_distribution_is_that_of_all_paths(env):
+    policy, graph = random_policy(env), enumerate_states(env)
+    wanted, paths = defaultdict(float), defaultdict(int)
+    for probability, end in all_paths(env, policy):
+        wanted[end] += probability
+        paths[end] += 1
+    got, counts = terminal_distribution(graph, probabilities(env, policy)), np.exp(log_path_counts(graph))
+    assert got.sum() == pytest.approx(1.0, abs=1e-12)
+    for k, name in enumerate(keys_of(graph)):
+        assert got[k] == pytest.approx(wanted.get(name, 0.0), rel=1e-9, abs=1e-15)
+        assert (got[k] == 0) or graph.done[k]
+        if graph.done[k]:
+            assert counts[k] == pytest.approx(paths[name], rel=1e-9)
+
+
+def test_number_of_paths_on_the_small_grid():
+    # 3 x 3: 1 1 1 / 1 2 3 / 1 3 6
+    graph = enumerate_states(WORLDS["grid"])
+    counts = np.round(np.exp(log_path_counts(graph)))
+    position = graph.states.position[graph.done]
+    table = np.zeros((3, 3))
+    table[position[:, 0], position[:, 1]] = counts[graph.done]
+    np.testing.assert_array_equal(table, [[1, 1, 1], [1, 2, 3], [1, 3, 6]])
+
+
+@pytest.mark.parametrize("world", ["grid", "bits"])
+def test_terminal_distribution_is_that_of_long_sampling(world):
+    env, rows = WORLDS[world], 60_000
+    policy, graph = random_policy(env), enumerate_states(env)
+    rng = np.random.default_rng(0)
+    draws = rng.random((env.max_steps, rows, env.num_actions)), rng.random((env.max_steps, rows))
+    final = forward_rollout(env, lambda seen: policy(seen).forward_logits, *draws).last
+    exact = terminal_distribution(graph, probabilities(env, policy))
+    seen = sampled_distribution(graph, final)
+    assert seen.sum() == pytest.approx(1.0) and (seen[~graph.done] == 0).all()
+    # Each frequency within five standard deviations
+    assert (np.abs(seen - exact) <= 5 * np.sqrt(exact * (1 - exact) / rows) + 1e-12).all()
+    assert total_variation(seen, exact) < 0.01
+
+
+@pytest.mark.parametrize("kind", ["uniform", "learned", "maxent"])
+@worlds
+def test_balanced_flows_sample_in_proportion_to_the_reward(env, kind):
+    logits, log_pb = backward_table(env, kind)
+    flow, graph = balanced(env, log_pb), enumerate_states(env)
+    policy = tabular(env, flow.forward, logits, flow.state)
+    learned = terminal_distribution(graph, probabilities(env, policy))
+    assert total_variation(learned, graph.target_distribution) < 1e-12
+    assert abs(kl(graph.target_distribution, learned)) < 1e-12 and abs(jsd(learned, graph.target_distribution)) < 1e-12
+
+
+def test_probabilities_of_a_tree_are_products():
+    # Left to right there is one way to each string: log P(x) is the sum along its only trajectory.
+    env = WORLDS["left-to-right"]
+    policy, graph = random_policy(env), enumerate_states(env)
+    final = jtu.tree_map(lambda x: x[graph.done], graph.states)
+    uniform = np.full((env.max_steps, 16, 1), 0.5)
+    only = backward_rollout(env, lambda state: np.zeros((16, 1)), final, uniform)
+    s = score(env, Networks(policy, None), only, "uniform")
+    exact = terminal_distribution(graph, probabilities(env, policy))[graph.done]
+    np.testing.assert_allclose(np.exp(s.log_pf.sum(0)), exact, rtol=1e-9)
+    np.testing.assert_allclose(s.log_pb, 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("world", ["grid", "bits"])
+def test_importance_weights_of_backward_trajectories_give_the_probability(world):
+    # P(x) = E over P_B of exp(sum log P_F - sum log P_B): exact when every backward trajectory is weighed.
+    env = WORLDS[world]
+    policy, graph = random_policy(env), enumerate_states(env)
+    exact = terminal_distribution(graph, probabilities(env, policy))
+    target = int(np.flatnonzero(graph.done)[-1])
+    rows = 20_000
+    final = jtu.tree_map(lambda x: np.repeat(x[target : target + 1], rows, 0), graph.states)
+    uniform = np.random.default_rng(1).random((env.max_steps, rows, env.num_backward_actions))
+    undone = backward_rollout(env, lambda state: policy(env.observe(state)).backward_logits, final, uniform)
+    s = score(env, Networks(policy, None), undone, "learned")
+    weights = np.exp((s.log_pf - s.log_pb).sum(0))
+    error = weights.std() / math.sqrt(rows)
+    assert abs(weights.mean() - exact[target]) < 5 * error + 1e-12
+
+
+# Distances
+
+
+def test_total_variation():
+    assert total_variation(np.array([0.5, 0.5]), np.array([0.5, 0.5])) == 0
+    assert total_variation(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == 1
+    assert total_variation(np.array([0.7, 0.3]), np.array([0.4, 0.6])) == pytest.approx(0.3)
+    uniform, half = np.full(8, 1 / 8), np.repeat([1 / 4, 0], 4)
+    assert total_variation(uniform, half) == pytest.approx(0.5)
+
+
+def test_kl():
+    p, q = np.array([0.25, 0.75]), np.array([0.5, 0.5])
+    assert kl(p, q) == pytest.approx(0.25 * math.log(0.5) + 0.75 * math.log(1.5))
+    assert kl(p, p) == 0
+    assert kl(q, p) != pytest.approx(kl(p, q))
+    half, uniform = np.repeat([1 / 4, 0], 4), np.full(8, 1 / 8)
+    assert kl(half, uniform) == pytest.approx(math.log(2))  # log 8 - log 4
+    assert kl(uniform, half) == math.inf
+    assert kl(np.array([0.0, 1.0]), np.array([0.0, 1.0])) == 0
+
+
+def test_jsd():
+    a, b = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    assert jsd(a, b) == pytest.approx(math.log(2))
+    assert jsd(a, a) == 0
+    p, q = np.array([0.2, 0.3, 0.5]), np.array([0.4, 0.6, 0.0])
+    assert jsd(p, q) == pytest.approx(jsd(q, p))
+
+    # H(middle) - (H(p) + H(q)) / 2
+    def entropy(x):
+        return -sum(v * math.log(v) for v in x if v > 0)
+
+    assert jsd(p, q) == pytest.approx(entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2)
+    half, uniform = np.repeat([1 / 4, 0], 4), np.full(8, 1 / 8)
+    assert jsd(half, uniform) == pytest.approx(entropy((half + uniform) / 2) - (math.log(4) + math.log(8)) / 2)
+
+
+# Places and marginals
+
+
+@worlds
+def test_states_are_found_in_the_enumeration(env):
+    graph = enumerate_states(env)
+    order = np.random.default_rng(0).permutation(np.flatnonzero(graph.done))
+    found = indices_of(graph, jtu.tree_map(lambda x: x[order], graph.states))
+    np.testing.assert_array_equal(found, order)
+
+
+def test_marginals_are_sums_over_the_other_coordinates():
+    env = Hypergrid(3, 3)
+    graph = enumerate_states(env)
+    picture = marginal(graph, graph.target_distribution)
+    wanted = np.zeros((3, 3))
+    for k in np.flatnonzero(graph.done):
+        x, y, _ = graph.states.position[k]
+        wanted[x, y] += graph.target_distribution[k]
+    np.testing.assert_allclose(picture, wanted, rtol=1e-12)
+    assert picture.sum() == pytest.approx(1.0)
+    assert marginal(enumerate_states(Hypergrid(1, 4)), np.full(8, 1 / 8)).shape == (1, 4)
+    assert marginal(enumerate_states(BitStrings(2)), np.full(9, 1 / 9)) is None

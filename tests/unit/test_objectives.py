@@ -1,0 +1,376 @@
+"""Objectives: against slow loops, in their limits, and at the exact solution, where every residual is zero."""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from pathlib import Path
+
+import jax
+import jax.tree_util as jtu
+import numpy as np
+import pytest
+import torch
+
+from twinax import ops
+from twinax.envs import GridReward, Hypergrid, enumerate_states
+from twinax.errors import TwinaxError, UnknownName
+from twinax.gflownet import Networks, backward_rollout, forward_rollout, objectives, problem, score
+from twinax.gflownet._scores import num_rows
+from twinax.gflownet.objectives import OBJECTIVES, log_z_estimates, objective
+
+sys.path.insert(0, str(Path(__file__).parent))
+from slow_scores import slow_scores
+from small_worlds import BitStrings, LeftToRight, backward_table, balanced, random_policy, tabular
+
+WORLDS = {
+    "grid": Hypergrid(2, 4, GridReward(0.1, 0.5, 2.0)),
+    "cube": Hypergrid(3, 3),
+    "bits": BitStrings(3),
+    "left-to-right": LeftToRight(4),
+}
+NEEDS = frozenset({"log_flow", "log_z", "state_log_reward", "log_pf_stop", "log_inflow"})
+LOG_Z = np.array([0.5, 0.75])
+
+
+def names_for(env):
+    """Objectives that a world can have."""
+    return [name for name in OBJECTIVES if env.stops or name != "modified_detailed_balance"]
+
+
+@functools.lru_cache
+def trajectories_of(world: str, batch: int = 11, seed: int = 0):
+    env = WORLDS[world]
+    rng = np.random.default_rng(seed)
+    draws = rng.random((env.max_steps, batch, env.num_actions)), rng.random((env.max_steps, batch))
+    policy = random_policy(env)
+    return forward_rollout(env, lambda seen: policy(seen).forward_logits, *draws)
+
+
+@functools.lru_cache
+def scores_of(world: str, kind: str = "learned"):
+    env = WORLDS[world]
+    return score(env, Networks(random_policy(env), LOG_Z), trajectories_of(world), kind, NEEDS)
+
+
+# Slow loops, each written from its formula
+
+
+def slow_trajectory_balance(entries):
+    losses = []
+    for e in entries:
+        losses.append((LOG_Z.sum() + sum(e["log_pf"]) - sum(e["log_pb"]) - e["log_reward"]) ** 2)
+    return sum(losses) / len(losses)
+
+
+def flows(e):
+    """log F of every state of a trajectory, R at the end."""
+    return [*e["log_flow"], e["log_reward"]]
+
+
+def slow_detailed_balance(entries):
+    losses = []
+    for e in entries:
+        f = flows(e)
+        for t in range(len(e["log_pf"])):
+            losses.append((f[t] + e["log_pf"][t] - f[t + 1] - e["log_pb"][t]) ** 2)
+    return sum(losses) / len(losses)
+
+
+def slow_subtrajectory_balance(entries, decay=0.9):
+    total = weights = 0.0
+    for e in entries:
+        f, n = flows(e), len(e["log_pf"])
+        for i in range(n):
+            for j in range(i + 1, n + 1):
+                gain = sum(e["log_pf"][t] - e["log_pb"][t] for t in range(i, j))
+                total += decay ** (j - i) * (f[i] - f[j] + gain) ** 2
+                weights += decay ** (j - i)
+    return total / weights
+
+
+def slow_flow_matching(entries, stops):
+    losses = []
+    for e in entries:
+        n = len(e["log_pf"])
+        for t in range(1, n):
+            losses.append((e["inflow"][t - 1] - e["outflow"][t]) ** 2)
+        last = e["logit"][-1] if stops else e["inflow"][-1]
+        losses.append((last - e["log_reward"]) ** 2)
+    return sum(losses) / len(losses)
+
+
+def slow_forward_looking(entries):
+    losses = []
+    for e in entries:
+        n = len(e["log_pf"])
+        inner = [*e["log_flow"], 0.0]
+        reward = [*e["reward"], e["log_reward"]]
+        for t in range(n):
+            gain = e["log_pf"][t] - e["log_pb"][t]
+            losses.append((inner[t] - inner[t + 1] + gain + reward[t] - reward[t + 1]) ** 2)
+    return sum(losses) / len(losses)
+
+
+def slow_modified_detailed_balance(entries):
+    losses = []
+    for e in entries:
+        for t in range(len(e["log_pf"]) - 1):
+            left = e["reward"][t] + e["log_pf"][t] + e["stop"][t + 1]
+            right = e["reward"][t + 1] + e["log_pb"][t] + e["stop"][t]
+            losses.append((left - right) ** 2)
+    return sum(losses) / len(losses)
+
+
+def slow_log_partition_variance(entries):
+    estimates = [e["log_reward"] + sum(e["log_pb"]) - sum(e["log_pf"]) for e in entries]
+    middle = sum(estimates) / len(estimates)
+    return sum((z - middle) ** 2 for z in estimates) / len(estimates)
+
+
+@pytest.mark.parametrize("kind", ["learned", "uniform"])
+@pytest.mark.parametrize("world", WORLDS)
+def test_objectives_are_those_of_slow_loops(world, kind):
+    env = WORLDS[world]
+    entries = slow_scores(env, random_policy(env), trajectories_of(world), kind)
+    for name in names_for(env):
+        slow = globals()[f"slow_{name}"]
+        wanted = slow(entries, env.stops) if name == "flow_matching" else slow(entries)
+        loss, terms = OBJECTIVES[name].function(scores_of(world, kind))
+        assert loss == pytest.approx(wanted, rel=1e-6), name
+        assert np.shape(loss) == () and all(np.shape(term) == () for term in terms.values())
+
+
+@pytest.mark.parametrize("decay", [0.3, 1.0, 1.7])
+def test_subtrajectory_balance_of_any_decay(decay):
+    entries = slow_scores(WORLDS["grid"], random_policy(WORLDS["grid"]), trajectories_of("grid"), "learned")
+    loss, _ = objectives.subtrajectory_balance(scores_of("grid"), decay)
+    assert loss == pytest.approx(slow_subtrajectory_balance(entries, decay), rel=1e-6)
+
+
+def test_terms_make_up_the_loss():
+    for world, env in WORLDS.items():
+        s = scores_of(world)
+        ends, inner = len(trajectories_of(world).length), int((s.valid & ~s.terminal).sum())
+        for name in ("detailed_balance", "forward_looking", "flow_matching"):
+            loss, terms = OBJECTIVES[name].function(s)
+            assert set(terms) == {"terminal", "inner"}
+            whole = (ends * terms["terminal"] + inner * terms["inner"]) / (ends + inner)
+            assert loss == pytest.approx(whole, rel=1e-12), (env, name)
+
+
+# In every framework
+
+
+@pytest.mark.parametrize("world", ["grid", "bits"])
+def test_losses_and_gradients_are_equal_in_every_framework(world, double_precision):
+    env, batch = WORLDS[world], trajectories_of(world)
+    policy, size = random_policy(env), int(num_rows(env, batch)) + 5
+    tables = (policy.forward, policy.backward, policy.log_flow, LOG_Z)
+
+    def losses(tables, batch, size=None):
+        networks = Networks(type(policy)(*tables[:3], ops.like(policy.place, tables[0]), policy.base), tables[3])
+        s = score(env, networks, batch, "learned", NEEDS, size)
+        return ops.stack([OBJECTIVES[name].function(s)[0] for name in names_for(env)])
+
+    wanted = losses(tables, batch)
+    in_torch = [torch.tensor(x, requires_grad=True) for x in tables]
+    got = losses(in_torch, jtu.tree_map(torch.from_numpy, batch))
+    np.testing.assert_allclose(got.detach(), wanted, rtol=1e-12)
+    # One gradient of a random mixture: a difference in any objective shows in it.
+    weights = np.random.default_rng(0).normal(size=len(wanted))
+
+    def mixture(tables, batch):
+        values = losses(tables, batch, size)
+        return ops.sum(values * ops.like(weights, values)), values
+
+    (_, values), grads = jax.jit(jax.value_and_grad(mixture, has_aux=True))(tables, batch)
+    np.testing.assert_allclose(values, wanted, rtol=1e-12)
+    (got * torch.from_numpy(weights)).sum().backward()
+    for a, b in zip(in_torch, grads, strict=True):
+        np.testing.assert_allclose(a.grad, b, rtol=1e-9, atol=1e-12)
+
+
+# Limits
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_subtrajectory_balance_of_short_pieces_is_detailed_balance(world):
+    s = scores_of(world)
+    loss, _ = objectives.subtrajectory_balance(s, 1e-12)
+    assert loss == pytest.approx(objectives.detailed_balance(s)[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("world", ["bits", "left-to-right"])
+def test_subtrajectory_balance_of_whole_trajectories_is_trajectory_balance(world):
+    # Every trajectory of these worlds has the same length.
+    s = scores_of(world)
+    loss, _ = objectives.subtrajectory_balance(s, 1e12)
+    start = s.log_flow[0, 0]
+    with_flow = type(s)(s.log_pf, s.log_pb, s.log_reward, s.valid, log_z=start)
+    assert loss == pytest.approx(objectives.trajectory_balance(with_flow)[0], rel=1e-9)
+
+
+def test_subtrajectory_balance_of_long_pieces_keeps_the_longest_trajectories():
+    s, length = scores_of("grid"), trajectories_of("grid").length
+    longest = np.flatnonzero(length == length.max())
+    loss, _ = objectives.subtrajectory_balance(s, 1e12)
+    residual = s.log_flow[0, 0] + (s.log_pf - s.log_pb).sum(0) - s.log_reward
+    assert loss == pytest.approx((residual[longest] ** 2).mean(), rel=1e-9)
+
+
+@pytest.mark.parametrize("decay", [1e-300, 1e300])
+def test_extreme_decays_stay_finite(decay):
+    loss, _ = objectives.subtrajectory_balance(scores_of("grid"), decay)
+    assert np.isfinite(loss)
+
+
+def torch_scores(world, log_z):
+    """Scores whose gradients by the forward table can be taken."""
+    env, policy = WORLDS[world], random_policy(WORLDS[world])
+    tables = [torch.tensor(x, requires_grad=True) for x in (policy.forward, policy.backward, policy.log_flow)]
+    networks = Networks(type(policy)(*tables, torch.from_numpy(policy.place), policy.base), log_z)
+    batch = jtu.tree_map(torch.from_numpy, trajectories_of(world))
+    return tables, score(env, networks, batch, "learned", NEEDS)
+
+
+@pytest.mark.parametrize("world", ["grid", "bits"])
+def test_variance_has_the_gradient_of_trajectory_balance_at_the_mean(world):
+    tables, s = torch_scores(world, torch.zeros(1, dtype=torch.float64))
+    variance = torch.autograd.grad(objectives.log_partition_variance(s)[0], tables[:2])
+    middle = log_z_estimates(s).mean().detach()
+    tables, s = torch_scores(world, middle[None])
+    balance = torch.autograd.grad(objectives.trajectory_balance(s)[0], tables[:2])
+    for a, b in zip(variance, balance, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+        assert a.abs().sum() > 0
+
+
+def test_short_pieces_have_the_gradient_of_detailed_balance():
+    tables, s = torch_scores("grid", torch.zeros(1, dtype=torch.float64))
+    pieces = torch.autograd.grad(objectives.subtrajectory_balance(s, 1e-12)[0], tables, retain_graph=True)
+    steps = torch.autograd.grad(objectives.detailed_balance(s)[0], tables)
+    for a, b in zip(pieces, steps, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+# The exact solution
+
+
+def solution(env, kind):
+    """Networks of the exact flows for a backward policy, and those of flow matching and forward-looking flows."""
+    logits, log_pb = backward_table(env, kind)
+    flow = balanced(env, log_pb)
+    graph = enumerate_states(env)
+    # Any constant may be added to the logits of a row.
+    shift = np.random.default_rng(4).normal(size=(len(graph.done), 1))
+    policy = tabular(env, flow.forward + shift, logits, flow.state)
+    edges = flow.forward.copy()
+    edges[graph.source, graph.action] = flow.edge
+    reward = np.asarray(env.log_reward(graph.states), np.float64)
+    return {
+        "": Networks(policy, np.array([flow.state[0] - 1.0, 1.0])),
+        "flow_matching": Networks(tabular(env, edges, logits, flow.state), None),
+        "forward_looking": Networks(tabular(env, flow.forward, logits, flow.state - reward), None),
+    }, flow
+
+
+def two_ways(env, networks, batch=40):
+    """Trajectories sampled forwards from the policy, and backwards from every object."""
+    rng = np.random.default_rng(0)
+    draws = rng.random((env.max_steps, batch, env.num_actions)), rng.random((env.max_steps, batch))
+    yield forward_rollout(env, lambda seen: networks.policy(seen).forward_logits, *draws, epsilon=0.5)
+    graph = enumerate_states(env)
+    final = jtu.tree_map(lambda x: x[graph.done], graph.states)
+    uniform = rng.random((env.max_steps, int(graph.done.sum()), env.num_backward_actions))
+    yield backward_rollout(env, lambda state: networks.policy(env.observe(state)).backward_logits, final, uniform)
+
+
+@pytest.mark.parametrize("kind", ["uniform", "learned", "maxent"])
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_residual_is_zero_at_the_exact_solution(world, kind):
+    env = WORLDS[world]
+    solved, flow = solution(env, kind)
+    assert flow.state[0] == pytest.approx(enumerate_states(env).log_z, rel=1e-12)
+    for batch in two_ways(env, solved[""]):
+        for name in names_for(env):
+            networks = solved.get(name, solved[""])
+            needs = OBJECTIVES[name].needs
+            s = score(env, networks, batch, kind, needs)
+            loss, terms = OBJECTIVES[name].function(s)
+            assert loss < 1e-10, name
+            assert all(term < 1e-10 for term in terms.values())
+        for decay in (0.1, 3.0):
+            assert objectives.subtrajectory_balance(score(env, solved[""], batch, kind, NEEDS), decay)[0] < 1e-10
+        # Each trajectory on its own tells log Z.
+        s = score(env, solved[""], batch, kind)
+        np.testing.assert_allclose(log_z_estimates(s), flow.state[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("world", ["grid", "bits"])
+def test_every_residual_sees_a_wrong_flow(world):
+    """The counterpart: the same networks with one reward, probability or flow off are not a solution."""
+    env = WORLDS[world]
+    solved, flow = solution(env, "learned")
+    rng = np.random.default_rng(5)
+    for name in names_for(env):
+        networks = solved.get(name, solved[""])
+        policy = networks.policy
+        off = type(policy)(
+            policy.forward + 0.3 * rng.normal(size=policy.forward.shape),
+            policy.backward,
+            policy.log_flow,
+            policy.place,
+            policy.base,
+        )
+        for batch in two_ways(env, networks):
+            loss, _ = OBJECTIVES[name].function(
+                score(env, Networks(off, networks.log_z), batch, "learned", NEEDS - no_z(networks))
+            )
+            assert loss > 1e-3, name
+
+
+def no_z(networks):
+    return frozenset({"log_z"}) if networks.log_z is None else frozenset()
+
+
+# Names and bounds
+
+
+def test_unknown_objectives_list_the_known_ones():
+    with pytest.raises(UnknownName) as error:
+        objective("trajectory_ballance")
+    for name in OBJECTIVES:
+        assert name in str(error.value)
+    assert "Did you mean 'trajectory_balance'?" in str(error.value)
+    with pytest.raises(UnknownName, match="unknown objective 'ppo'"):
+        problem(WORLDS["grid"], "ppo")
+
+
+def test_aliases_name_objectives():
+    for alias, name in objectives.ALIASES.items():
+        assert objective(alias) is OBJECTIVES[name]
+        assert alias not in OBJECTIVES
+    assert problem(WORLDS["grid"], "db").objective == "detailed_balance"
+
+
+def test_needs_are_fields_of_scores():
+    fields = set(scores_of("grid").__dataclass_fields__)
+    for entry in OBJECTIVES.values():
+        assert entry.needs <= fields
+
+
+@pytest.mark.parametrize("decay", [0.0, -1.0, math.inf, math.nan])
+def test_bad_decays(decay):
+    with pytest.raises(TwinaxError, match="must be above 0 and finite"):
+        problem(WORLDS["grid"], "subtb", decay=decay)
+
+
+def test_objectives_that_a_world_cannot_have():
+    with pytest.raises(
+        TwinaxError, match="modified_detailed_balance needs an environment in which every state can stop"
+    ):
+        problem(BitStrings(3), "modified_detailed_balance")
+    with pytest.raises(TwinaxError, match="log_z is empty"):
+        problem(WORLDS["grid"], "trajectory_balance", log_z=())
