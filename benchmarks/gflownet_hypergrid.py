@@ -209,8 +209,9 @@ def hybrid_facts(results: dict[str, list[dict]], rate: dict[str, float]) -> dict
         for objective in OBJECTIVES:
             plain = median_profile(results[f"torch {objective} {stage}"])
             mixed = median_profile(results[f"hybrid {objective} {stage}"])
-            gradient = sum(v for k, v in plain.items() if k != "sample")
-            facts[f"gradient phase torch / hybrid, {objective}, {stage}"] = gradient / mixed["loss+backward+optimizer"]
+            phases = ("loss", "backward", "optimizer")
+            gradient, compiled = (sum(profile[name] for name in phases) for profile in (plain, mixed))
+            facts[f"gradient phase torch / hybrid, {objective}, {stage}"] = gradient / compiled
             facts[f"hybrid predicted / measured total, {objective}, {stage}"] = (
                 sum(mixed.values()) * rate[f"hybrid {objective} {stage}"]
             )

@@ -38,7 +38,8 @@ examples:
   twinax compare env.dim=2 env.side=8 compare.modes=[torch,jax]
 
 Settings are written key=value; `twinax list` shows the choices and `twinax list keys` every key.
-Exit codes: 0 done, 1 failed (or engines differ), 2 bad input, 130 interrupted."""
+Exit codes: 0 done, 1 failed (or engines differ), 2 bad input, 130 interrupted.
+TWINAX_DEBUG=1 shows tracebacks, TWINAX_CACHE=off keeps no compiled programs on disk."""
 
 
 class Parser(ArgumentParser):

@@ -26,8 +26,9 @@ def all_keys(experiment: Experiment) -> dict[str, str | Callable[[str], list[str
 def rewrite(overrides: Sequence[str], experiment: Experiment) -> list[str]:
     """The overrides under present names.
 
-    >>> rewrite(["num_train_steps=1_000"], experiment)
-    ['trainer.steps=1_000']
+    >>> from twinax.conf import find_experiment
+    >>> rewrite(["num_train_steps=1_000", "loss=tb"], find_experiment("gflownet"))
+    ['trainer.steps=1_000', 'objective=tb']
     """
     table = all_keys(experiment)
     rewritten: list[str] = []

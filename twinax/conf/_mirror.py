@@ -13,8 +13,9 @@ def mirror(options: type, leave_out: Iterable[str] = (), **extra: Any) -> type:
 
     `extra` adds fields by their default, such as the `name` of a choice.
 
-    >>> mirror(Exploration, name="none")()
-    ExplorationSection(name='none', epsilon=0.0, ...)
+    >>> from twinax.envs import Uniform
+    >>> mirror(Uniform, name="uniform")()
+    UniformSection(name='uniform', value=1.0)
     """
     hints = typing.get_type_hints(options)
     fields: list[Any] = [(name, type(value), dataclasses.field(default=value)) for name, value in extra.items()]

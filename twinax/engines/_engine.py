@@ -44,6 +44,11 @@ class Engine(ABC):
 
     def load(self, state: State) -> None:
         """Go on from a state with NumPy leaves, as `state()` gives it or a checkpoint holds it."""
+        held = int(np.prod(np.shape(state.step)))
+        if np.ndim(state.step) != (self.seeds > 1) or held != self.seeds:
+            raise TwinaxError(
+                f"the state holds {held} seeds, but this engine trains {self.seeds}; give both one number"
+            )
         self.num_parameters = num_parameters(state.networks) // self.seeds
         self._load(jtu.tree_map(self._widen, state))
 
@@ -62,11 +67,12 @@ class Engine(ABC):
         """Train; the loss and its terms at each step."""
         if steps < 1:
             raise TwinaxError(f"asked to run {steps} steps; it must be at least 1")
-        before = int(np.max(self.step))
-        parts = [self._run(min(self.chunk, steps - done)) for done in range(0, steps, self.chunk)]
-        logs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        _refuse_non_finite(logs, before)
-        return logs
+        parts = []
+        for done in range(0, steps, self.chunk):
+            before = self.step
+            parts.append(self._run(min(self.chunk, steps - done)))
+            _refuse_non_finite(parts[-1], before)
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     @abstractmethod
     def _run(self, steps: int) -> dict[str, np.ndarray]: ...

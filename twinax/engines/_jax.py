@@ -135,31 +135,42 @@ class JaxEngine(Engine):
 
     def profile(self, steps: int = 20) -> dict[str, float]:
         settings = {k: jnp.asarray(self._widen(v)) for k, v in self.settings.items()}
-        problem = self.problem
+        problem, one = self.problem, self._state
+        if self.seeds > 1:
+            one = jax.tree.map(lambda x: x[0], one)
 
         def sample(state: State):
             draws = widened(key_draws(problem.draws(), state.seed, state.step), self.dtype)
             return problem.collect(state, draws, settings)
 
-        def differentiate(state: State, batch):
-            return gradients(problem, problem.loss, state.networks, batch)
-
         def optimize(state: State, grads):
             return apply_update(problem.optimizer, state.networks, grads, state.optimizer)
 
-        if self.seeds > 1:
-            one = jax.tree.map(lambda x: x[0], self._state)
-        else:
-            one = self._state
-        sample_c, differentiate_c, optimize_c = jax.jit(sample), jax.jit(differentiate), jax.jit(optimize)
-        _, batch = sample_c(one)
-        (_, _), grads = differentiate_c(one, batch)
-        timed = {
-            "sample": lambda: sample_c(one),
-            "loss+backward": lambda: differentiate_c(one, batch),
-            "optimizer": lambda: optimize_c(one, grads),
-        }
-        return {name: seconds_per_call(function, steps) for name, function in timed.items()}
+        sample_program, optimize_program = jax.jit(sample), jax.jit(optimize)
+        _, batch = sample_program(one)
+        times = {"sample": seconds_per_call(lambda: sample_program(one), steps)}
+        loss, both, grads = time_gradients(problem, one.networks, batch, steps)
+        times |= {"loss": loss, "backward": max(both - loss, 0.0)}
+        return times | {"optimizer": seconds_per_call(lambda: optimize_program(one, grads), steps)}
+
+
+def time_gradients(problem: Problem, networks: Any, batch: Any, repeats: int) -> tuple[float, float, Any]:
+    """Seconds of the loss alone, seconds of loss and gradients together, and the gradients."""
+
+    def loss(networks, batch):
+        if not problem.sizes:
+            return problem.loss(networks, batch)
+        return ops.switch_size(
+            problem.count(batch), problem.sizes, lambda size: problem.loss(networks, batch, size=size)
+        )
+
+    def differentiate(networks, batch):
+        return gradients(problem, problem.loss, networks, batch)
+
+    loss_program, gradient_program = jax.jit(loss), jax.jit(differentiate)
+    _, grads = gradient_program(networks, batch)
+    alone = seconds_per_call(lambda: loss_program(networks, batch), repeats)
+    return alone, seconds_per_call(lambda: gradient_program(networks, batch), repeats), grads
 
 
 def seconds_per_call(function, repeats: int) -> float:

@@ -70,14 +70,19 @@ class TorchUpdate:
         return Moments(count, first, second)
 
     def differentiate(self, value: torch.Tensor) -> None:
-        """Fresh gradients of a loss."""
+        """Fresh gradients of a loss; 0 for a parameter that it does not reach.
+
+        Without a gradient PyTorch would skip the parameter, weight decay included; JAX decays it.
+        """
         self.optimizer.zero_grad(set_to_none=True)
         value.backward()
+        for parameter in self.parameters.values():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
 
     def apply(self) -> torch.Tensor:
         """Clip, step, and give the norm of the gradients before clipping."""
-        grads = [p.grad for p in self.parameters.values() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(grads)
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters.values()])
         if self.recipe.clip_norm:
             torch.nn.utils.clip_grads_with_norm_(self.parameters.values(), self.recipe.clip_norm, norm)
         if self.recipe.decay_steps:

@@ -51,7 +51,8 @@ _BY_RUNG = {
     "optimizer": "equal gradients, other parameters: the optimizer's settings differ (betas, eps inside or outside the "
     "root, L2 or decoupled weight decay, clipping, schedule, rate of each parameter group).",
     "training": "the loss, its gradients and the optimizer agree on one step, so it is what one step hands to the "
-    "next: the count of steps, a schedule, the draws, the carried state, or parameters that are not synchronised.",
+    "next: the count of steps, a schedule, the draws, the carried state, parameters that are not synchronised, or "
+    "parameters that the loss does not reach and one optimizer skips.",
 }
 
 

@@ -173,6 +173,11 @@ def check_sizes(config: GflownetRoot) -> None:
             "an evaluation (metrics.samples, env.dim, env.side, policy.hidden)": metrics.samples * times * row / 2,
             "the store of samples (metrics.fifo, env.dim)": metrics.fifo * (4.0 * env.dim + 1) * config.seeds,
             "log Z (objective.log_z_size)": 4 * number * config.objective.log_z_size * config.seeds,
+            "the log of a chunk (trainer.chunk)": 10 * number * config.trainer.chunk * config.seeds,
+            "a mark for each of 2^dim modes (env.dim, trainer.batch_size)": 2.0 ** min(env.dim, 999)
+            * (4 * batch + 1)
+            * config.seeds
+            * isinstance(config.proxy, BandsSection),
         }
     )
 
