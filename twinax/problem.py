@@ -71,6 +71,10 @@ class Problem(ABC):
     def loss(self, networks, batch, size: int | None = None) -> tuple[Any, Metrics]:
         """`(scalar, terms)`; `size` is one of `sizes`, at least `count(batch)`."""
 
+    def prepare(self, batch):
+        """What a loss needs of a batch and no parameter enters; worked out once, outside of differentiation."""
+        return batch
+
     def count(self, batch):
         """How many rows of the ragged part are in use."""
         raise NotImplementedError

@@ -33,6 +33,8 @@ def gradients(problem: Problem, loss: Loss, networks: Any, batch: Any) -> tuple[
     residuals for all the others.
     """
 
+    batch = problem.prepare(batch)
+
     def at_size(size: int | None):
         function = loss if size is None else lambda *args: loss(*args, size=size)
         return jax.value_and_grad(function, has_aux=True)(networks, batch)
@@ -158,6 +160,7 @@ def time_gradients(problem: Problem, networks: Any, batch: Any, repeats: int) ->
     """Seconds of the loss alone, seconds of loss and gradients together, and the gradients."""
 
     def loss(networks, batch):
+        batch = problem.prepare(batch)
         if not problem.sizes:
             return problem.loss(networks, batch)
         return ops.switch_size(

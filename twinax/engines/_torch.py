@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.tree_util as jtu
@@ -32,8 +32,8 @@ def to_tensors(values: Any) -> Any:
 class TorchUpdate:
     """The update primitive over `torch.optim`, and the way to and from `Moments`."""
 
-    def __init__(self, recipe: Optimizer, networks: Any, moments: Moments):
-        self.recipe = recipe
+    def __init__(self, recipe: Optimizer, networks: Any, moments: Moments, prepare: Callable[[Any], Any] | None = None):
+        self.recipe, self.prepare = recipe, prepare or (lambda batch: batch)
         self.parameters = tree.named_leaves(networks)
         groups = [{"params": [p], "lr": recipe.rate(name)} for name, p in self.parameters.items()]
         if recipe.name == "sgd":
@@ -93,7 +93,7 @@ class TorchUpdate:
         return norm
 
     def __call__(self, state: State, loss: Loss, batch: Any) -> tuple[State, Metrics]:
-        value, terms = loss(state.networks, batch)
+        value, terms = loss(state.networks, self.prepare(batch))
         self.differentiate(value)
         norm = self.apply()
         return state, {"loss": value, **terms, "grad_norm": norm}
@@ -115,7 +115,7 @@ class TorchEngine(Engine):
     def _load(self, state: State) -> None:
         self._like = state.optimizer
         networks = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x))), state.networks)
-        self._update = TorchUpdate(self.problem.optimizer, networks, state.optimizer)
+        self._update = TorchUpdate(self.problem.optimizer, networks, state.optimizer, self.problem.prepare)
         self._state = State(
             networks=networks,
             targets=to_tensors(state.targets),
@@ -184,7 +184,7 @@ class TorchEngine(Engine):
             marks = [time.perf_counter()]
             _, batch = self.problem.collect(self._state, draws, settings)
             marks.append(time.perf_counter())
-            value, _ = self.problem.loss(self._state.networks, batch)
+            value, _ = self.problem.loss(self._state.networks, self.problem.prepare(batch))
             marks.append(time.perf_counter())
             self._update.differentiate(value)
             marks.append(time.perf_counter())

@@ -5,7 +5,7 @@ from twinax.gflownet._exploration import Exploration
 from twinax.gflownet._metrics import MetricOptions
 from twinax.gflownet._policy import Networks, Outputs, Policy, PolicyOptions
 from twinax.gflownet._problem import GFlowNet, problem
-from twinax.gflownet._scores import Scores, score
+from twinax.gflownet._scores import Scores, Visited, score, visit
 from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout
 
 __all__ = [
@@ -18,9 +18,11 @@ __all__ = [
     "PolicyOptions",
     "Scores",
     "Trajectories",
+    "Visited",
     "backward_rollout",
     "forward_rollout",
     "objectives",
     "problem",
     "score",
+    "visit",
 ]

@@ -17,7 +17,7 @@ from twinax.gflownet import _exact, _metrics, objectives
 from twinax.gflownet._exploration import Exploration, scheduled
 from twinax.gflownet._metrics import MetricOptions, Samples
 from twinax.gflownet._policy import Networks, PolicyOptions, backward_log_probs, init_networks
-from twinax.gflownet._scores import Scores, num_rows, score
+from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
 from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout
 from twinax.noise import Draw
 from twinax.optimizer import Moments, Optimizer
@@ -100,14 +100,17 @@ class GFlowNet(Problem):
         )
         return state.carry.update(self.env, trajectories.last), trajectories
 
-    def count(self, batch: Trajectories):
-        return num_rows(self.env, batch)
+    def prepare(self, batch: Trajectories) -> Visited:
+        return visit(self.env, batch)
 
-    def scores(self, networks: Networks, batch: Trajectories, size: int | None = None) -> Scores:
+    def count(self, batch: Trajectories | Visited):
+        return num_rows(self.env, batch) if isinstance(batch, Trajectories) else batch.count
+
+    def scores(self, networks: Networks, batch: Trajectories | Visited, size: int | None = None) -> Scores:
         """The log-probabilities that the objective is made of."""
         return score(self.env, networks, batch, self.policy.backward, self.needs, size)
 
-    def loss(self, networks: Networks, batch: Trajectories, size: int | None = None) -> tuple[Any, Metrics]:
+    def loss(self, networks: Networks, batch: Trajectories | Visited, size: int | None = None) -> tuple[Any, Metrics]:
         s = self.scores(networks, batch, size)
         function = objectives.OBJECTIVES[self.objective].function
         options = {"decay": self.decay} if self.objective == "subtrajectory_balance" else {}
@@ -152,7 +155,7 @@ class GFlowNet(Problem):
             return networks.policy(observation).forward_logits
 
         def estimates(trajectories):
-            return score(env, networks, trajectories, self.policy.backward, self.needs, self._all_rows(trajectories))
+            return score(env, networks, trajectories, self.policy.backward, self.needs)
 
         fresh = forward_rollout(env, logits, draws["action"], draws["explore"])
         scores = estimates(fresh)
@@ -170,11 +173,6 @@ class GFlowNet(Problem):
 
             found["probabilities"] = ops.map_rows(probabilities, tables["states"], TILE)
         return found
-
-    def _all_rows(self, trajectories: Trajectories) -> int | None:
-        times, batch = trajectories.actions.shape
-        in_jax = ops.framework(trajectories.actions) == "jax"
-        return batch * (times + (0 if self.env.stops else 1)) if in_jax else None
 
     def _undo(self, networks: Networks, objects: Any, uniform: Any) -> Trajectories:
         def logits(states):
@@ -261,14 +259,18 @@ def problem(
     )
 
 
-def row_sizes(batch: int, longest: int, ratio: float = 1.45, smallest: int = 64) -> tuple[int, ...]:
-    """Static numbers of rows for a compiled loss: rising by `ratio` in multiples of 16 up to the most possible."""
-    most = batch * longest
-    sizes, size = [], float(max(smallest, 6 * batch))
-    while size < most:
+def row_sizes(batch: int, longest: int) -> tuple[int, ...]:
+    """Static numbers of rows for a compiled loss, in multiples of 16 up to the most possible.
+
+    Each size is a branch to compile, each step between two sizes is work on empty rows: they rise by a half at
+    first, then by six rows a trajectory, then by a sixth.
+    """
+    most, size = batch * longest, float(max(64, 6 * batch))
+    sizes = []
+    while size * 1.15 < most:
         sizes.append(-(-int(size) // 16) * 16)
-        size *= ratio
-    return (*(s for s in sizes if s * 1.2 < most), most)
+        size += max(min(0.45 * size, 6.0 * batch), 0.15 * size)
+    return (*sizes, most)
 
 
 def _rollout_draws(env: Environment, batch: int) -> dict[str, Draw]:

@@ -7,6 +7,7 @@ computed (gathered into `size` rows), then put back on the (time, batch) grid.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from twinax import ops, tree
@@ -51,28 +52,48 @@ class Scores:
 
 
 @tree.record
-class Rows:
-    """Where the visited states of all trajectories stand in one list, trajectory after trajectory."""
+class Visited:
+    """The visited states of all trajectories in one list, and all that a loss needs of them besides networks.
 
-    time: Int[Array, " rows"]
-    trajectory: Int[Array, " rows"]
-    start: Int[Array, " batch"]
-    """Row of each trajectory's first state."""
-    count: Int[Array, " batch"]
-    """Rows of each trajectory."""
+    None of it depends on parameters, so it is worked out once, outside of differentiation and of the choice
+    of a size.
+    """
 
-    def gather(self, x: Array, time: Array | None = None) -> Array:
-        """The rows of a (time, batch, ...) array."""
-        time = self.time if time is None else time
-        flat = x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
-        return ops.take(flat, time * x.shape[1] + self.trajectory)
+    states: Any
+    """The states, trajectory after trajectory; rows after the last repeat the first."""
+    forward_mask: Bool[Array, "rows actions"]
+    action: Int[Array, " rows"]
+    """The action taken in each state (padding in a final state)."""
+    undo: Int[Array, " rows"]
+    """The backward action that undoes the action which led to each state (padding in the source)."""
+    place: Int[Array, "time batch"]
+    """Row of state t of each trajectory."""
+    present: Bool[Array, "time batch"]
+    """Whether there is such a row."""
+    next_place: Int[Array, "time batch"]
+    """Row of state t + 1."""
+    next_present: Bool[Array, "time batch"]
+    valid: Bool[Array, "time batch"]
+    """True for actions that were taken."""
+    length: Int[Array, " batch"]
+    log_reward: Float[Array, " batch"]
+    """log R of the finished objects."""
+    count: Int[Array, ""]
+    """Rows in use."""
 
-    def grid(self, row: Float[Array, " rows"], times: int, shift: int = 0) -> Float[Array, "time batch"]:
-        """Rows back on the grid: entry (t, b) is the row of state t + shift of trajectory b, 0 where there is none."""
-        t = ops.arange(times, self.start)[:, None] + shift
-        inside = t < self.count[None]
-        index = ops.where(inside, self.start[None] + t, 0)
-        return ops.where(inside, ops.take(row, ops.cast(index, "int32")), 0.0)
+    def head(self, size: int) -> Visited:
+        """Only the first rows; `size` is at least `count`."""
+        cut = {"states": tree.map_leaves(lambda x: x[:size], self.states)}
+        cut |= {name: getattr(self, name)[:size] for name in ("forward_mask", "action", "undo")}
+        return dataclasses.replace(self, **cut)
+
+    def grid(self, row: Float[Array, " rows"]) -> Float[Array, "time batch"]:
+        """Values of rows on the grid: state t of each trajectory, 0 where there is none."""
+        return ops.where(self.present, ops.take(row, self.place), 0.0)
+
+    def next_grid(self, row: Float[Array, " rows"]) -> Float[Array, "time batch"]:
+        """The same for state t + 1."""
+        return ops.where(self.next_present, ops.take(row, self.next_place), 0.0)
 
 
 def num_rows(env: Environment, trajectories: Trajectories) -> Int[Array, ""]:
@@ -84,69 +105,91 @@ def _row_counts(env: Environment, trajectories: Trajectories) -> Int[Array, " ba
     return trajectories.length + (0 if env.stops else 1)
 
 
-def visited_rows(env: Environment, trajectories: Trajectories, size: int) -> Rows:
-    """The list of visited states, padded to `size` rows with repeats of the first."""
+def visit(env: Environment, trajectories: Trajectories, size: int | None = None) -> Visited:
+    """List the visited states in `size` rows: by default as many as there are, or in JAX as there can be."""
+    trajectories = trajectories.trimmed()
+    times, batch = trajectories.actions.shape
+    if size is None:
+        most = batch * (times + (0 if env.stops else 1))
+        size = most if ops.framework(trajectories.actions) == "jax" else int(num_rows(env, trajectories))
     count = _row_counts(env, trajectories)
     end = ops.cast(ops.cumsum(count), "int32")
     start = end - count
     row = ops.arange(size, count)
     trajectory = ops.searchsorted(end, row, right=True)
-    inside = trajectory < count.shape[0]
+    inside = trajectory < batch
     trajectory = ops.where(inside, trajectory, 0)
     time = ops.where(inside, row - ops.take(start, trajectory), 0)
-    return Rows(ops.cast(time, "int32"), ops.cast(trajectory, "int32"), start, count)
+
+    def gather(x, time):
+        flat = x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
+        return ops.take(flat, ops.cast(time * batch + trajectory, "int32"))
+
+    def places(shift):
+        t = ops.arange(times, count)[:, None] + shift
+        there = t < count[None]
+        return ops.cast(ops.where(there, start[None] + t, 0), "int32"), there
+
+    states = tree.map_leaves(lambda x: gather(x, time), trajectories.states)
+    previous = gather(trajectories.actions, ops.clip(time - 1, 0, times - 1))
+    place, present = places(0)
+    next_place, next_present = places(1)
+    return Visited(
+        states=states,
+        forward_mask=env.forward_mask(states),
+        action=gather(trajectories.actions, ops.clip(time, 0, times - 1)),
+        undo=ops.clip(env.backward_action(states, previous), 0, env.num_backward_actions - 1),
+        place=place,
+        present=present,
+        next_place=next_place,
+        next_present=next_present,
+        valid=ops.arange(times, count)[:, None] < trajectories.length[None],
+        length=trajectories.length,
+        log_reward=env.log_reward(trajectories.last),
+        count=ops.sum(count),
+    )
 
 
 def score(
     env: Environment,
     networks: Networks,
-    trajectories: Trajectories,
+    trajectories: Trajectories | Visited,
     backward: str = "learned",
     needs: frozenset[str] = frozenset(),
     size: int | None = None,
 ) -> Scores:
     """Everything an objective may need, from one pass over the visited states.
 
-    `needs` names the optional fields of `Scores` to fill; `size` is the static number of rows (JAX).
+    `needs` names the optional fields of `Scores` to fill; `size` is a static number of rows, at least as many as
+    there are.
     """
-    trajectories = trajectories.trimmed()
-    size = int(num_rows(env, trajectories)) if size is None else size
-    rows = visited_rows(env, trajectories, size)
-    states = tree.map_leaves(rows.gather, trajectories.states)
+    visited = visit(env, trajectories, size) if isinstance(trajectories, Trajectories) else trajectories
+    visited = visited if size is None else visited.head(size)
+    states, valid = visited.states, visited.valid
     out = networks.policy(env.observe(states))
     logits = out.forward_logits
-    times, batch = trajectories.actions.shape
-
-    mask = env.forward_mask(states)
-    forward = ops.log_softmax(logits, mask)
-    # At the final state of a world without stop nothing is allowed: its "action" is padding and never on the grid.
-    action = rows.gather(trajectories.actions, ops.clip(rows.time, 0, times - 1))
-    previous = rows.gather(trajectories.actions, ops.clip(rows.time - 1, 0, times - 1))
-    undo = ops.clip(env.backward_action(states, previous), 0, env.num_backward_actions - 1)
+    forward = ops.log_softmax(logits, visited.forward_mask)
     back = backward_log_probs(env, backward, states, out.backward_logits, logits)
-
-    valid = ops.arange(times, rows.start)[:, None] < trajectories.length[None]
-    log_reward = ops.cast(env.log_reward(trajectories.last), logits)
 
     fields: dict[str, Any] = {}
     if "log_flow" in needs:
-        fields["log_flow"] = rows.grid(out.log_flow, times)
+        fields["log_flow"] = visited.grid(out.log_flow)
     if "log_z" in needs:
         fields["log_z"] = ops.sum(networks.log_z)
     if "state_log_reward" in needs:
-        fields["state_log_reward"] = rows.grid(ops.cast(env.log_reward(states), logits), times)
+        fields["state_log_reward"] = visited.grid(ops.cast(env.log_reward(states), logits))
     if "log_pf_stop" in needs:
-        fields["log_pf_stop"] = rows.grid(forward[..., env.num_actions - 1], times)
+        fields["log_pf_stop"] = visited.grid(forward[..., env.num_actions - 1])
     if "log_inflow" in needs:
         inflow = _log_inflow(env, networks, states)
-        fields["log_inflow"] = rows.grid(inflow, times)
-        fields["log_outflow"] = rows.grid(ops.logsumexp(logits, -1, mask), times)
-        stop_flow = rows.grid(ops.take_along(logits, action), times)
-        fields["log_final_flow"] = stop_flow if env.stops else rows.grid(inflow, times, shift=1)
+        fields["log_inflow"] = visited.grid(inflow)
+        fields["log_outflow"] = visited.grid(ops.logsumexp(logits, -1, visited.forward_mask))
+        stop_flow = visited.grid(ops.take_along(logits, visited.action))
+        fields["log_final_flow"] = stop_flow if env.stops else visited.next_grid(inflow)
     return Scores(
-        log_pf=ops.where(valid, rows.grid(ops.take_along(forward, action), times), 0.0),
-        log_pb=ops.where(valid, rows.grid(ops.take_along(back, undo), times, shift=1), 0.0),
-        log_reward=log_reward,
+        log_pf=ops.where(valid, visited.grid(ops.take_along(forward, visited.action)), 0.0),
+        log_pb=ops.where(valid, visited.next_grid(ops.take_along(back, visited.undo)), 0.0),
+        log_reward=ops.cast(visited.log_reward, logits),
         valid=valid,
         **fields,
     )
