@@ -5,7 +5,7 @@
     python benchmarks/gflownet_hypergrid.py --no-peers
 
 Batch 16, MLP 256x2 with all heads, learned P_B, easy reward. Two stages: a fresh policy, and the policy after the
-62,500-step trajectory-balance recipe (epsilon 0.1 to 0 over 30,000 steps, Adam 1e-3, log Z 0.1). Every contender runs in
+62,500-step trajectory-balance recipe (epsilon 0.1 to 0 over 30,000 steps, Adam 1e-3, log Z 0.1). Every one runs in
 its own process, one after the other, in several rounds; compilation is apart; rates are medians over rounds. At the
 trained stage step sizes are 1e-8, so that the policy stays as it is while it is timed. Results: JSON beside the table.
 """

@@ -123,14 +123,13 @@ def test_compilation_cache_is_filled_and_can_be_off(python, tmp_path):
     assert python("-c", code, **clean).err == "", "reading from the cache must not warn"
 
 
-def test_the_seed_commands_as_written(python, tmp_path, root):
+def test_the_seed_commands_as_written(python, twinax, tmp_path, root):
     """The same seed in two modes: equal losses at every step, from a first loss of about (37.5 - 2.2)^2."""
-    train = str(root / "train.py")
-    first = python(train, "env=grid", "trainer.mode=jax", "gflownet.optimizer.n_train_steps=10")
-    assert first.code == 0, first.err
-    for mode in ("legacy", "jax"):
-        done = python(train, "env=grid", f"trainer.mode={mode}", "seed=42", "gflownet.optimizer.n_train_steps=10")
-        assert done.code == 0, done.err
+    words = "env=grid trainer.mode={} seed=42 gflownet.optimizer.n_train_steps=10"
+    script = python(str(root / "train.py"), *words.format("jax").split())
+    assert script.code == 0, script.err
+    command = twinax("train", *words.format("legacy").split())
+    assert command.code == 0, command.err
     torch, jax = (losses(next((tmp_path / "runs").glob(f"*-{mode}-seed42"))) for mode in ("torch", "jax"))
     assert len(jax) == 10
     np.testing.assert_allclose(torch, jax, rtol=1e-5)

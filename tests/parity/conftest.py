@@ -13,16 +13,16 @@ from twinax.optimizer import Optimizer
 def small():
     """Make a problem on a 4 x 4 grid; one shape for all, so that compiled draws are shared."""
 
-    def make(objective, *, backward="learned", shared=True, exploration=None, optimizer=None, sizes=None, **options):
+    def make(objective, *, exploration=None, optimizer=None, sizes=None, log_z=(0.0,), **policy):
         made = problem(
             Hypergrid(dim=2, side=4, reward=GridReward(0.1, 0.5, 2.0)),
             objective,
             batch_size=8,
-            policy=PolicyOptions(hidden=(16, 16), backward=backward, shared=shared),
+            policy=PolicyOptions(hidden=(16, 16), **policy),
             exploration=exploration or Exploration(),
             optimizer=optimizer or Optimizer(learning_rate=1e-2, rates={"log_z": 0.1}),
             metrics=MetricOptions(fifo=50),
-            **options,
+            log_z=log_z,
         )
         if sizes:
             # A grid this small has one size of its own; a choice among several must be exercised as well.

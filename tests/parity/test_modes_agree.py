@@ -22,11 +22,12 @@ SGD = Optimizer("sgd", 1e-2, clip_norm=0.5, decay_steps=200)
 # Each choice of policy, exploration and optimizer stands beside several objectives.
 CASES = {
     "trajectory_balance": {"exploration": EPSILON, "optimizer": ADAMW, "log_z": (1.0, -0.5)},
-    "detailed_balance": {"shared": False, "exploration": TEMPERATURE, "optimizer": ADAM, "sizes": (16, 24, 56)},
-    "subtrajectory_balance": {"backward": "uniform", "optimizer": SGD},
-    "flow_matching": {"backward": "uniform", "shared": False, "optimizer": ADAMW},
-    "forward_looking": {"backward": "maxent", "exploration": BOTH, "optimizer": ADAMW},
-    "modified_detailed_balance": {"exploration": BOTH, "optimizer": ADAM},
+    "detailed_balance": {"shared": False, "exploration": TEMPERATURE, "optimizer": ADAM, "sizes": (24, 56)},
+    "subtrajectory_balance": {"backward": "uniform", "optimizer": SGD, "activation": "tanh"},
+    # Its loss does not reach the backward policy's network, which decays all the same.
+    "flow_matching": {"shared": False, "optimizer": ADAMW, "activation": "elu"},
+    "forward_looking": {"backward": "maxent", "exploration": BOTH, "optimizer": ADAMW, "activation": "gelu"},
+    "modified_detailed_balance": {"exploration": BOTH, "optimizer": ADAM, "activation": "leaky_relu"},
     "log_partition_variance": {"backward": "maxent", "shared": False, "exploration": EPSILON},
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import jax
@@ -72,10 +73,9 @@ def test_json_is_complete_and_strict(failed):
 
 
 def test_the_table_is_rendered(failed):
-    console = rich.console.Console(width=100, record=True, file=open("/dev/null", "w"))
-    with console.file:
-        console.print(failed.table())
-    text = console.export_text()
+    shown = io.StringIO()
+    rich.console.Console(width=100, file=shown).print(failed.table())
+    text = shown.getvalue()
     assert "values" in text and "'b' of jax differs" in text and "a moth in the relay" in text
 
 

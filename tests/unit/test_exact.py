@@ -13,7 +13,7 @@ import pytest
 
 from twinax import ops
 from twinax.envs import GridReward, Hypergrid, enumerate_states
-from twinax.gflownet import Networks, backward_rollout, forward_rollout, score
+from twinax.gflownet import Networks, backward_rollout, forward_rollout, problem, score
 from twinax.gflownet._exact import jsd, kl, log_path_counts, terminal_distribution, total_variation
 from twinax.gflownet._metrics import indices_of, marginal, sampled_distribution
 
@@ -139,6 +139,17 @@ def test_importance_weights_of_backward_trajectories_give_the_probability(world)
     weights = np.exp((s.log_pf - s.log_pb).sum(0))
     error = weights.std() / math.sqrt(rows)
     assert abs(weights.mean() - exact[target]) < 5 * error + 1e-12
+
+
+@worlds
+def test_every_world_that_can_be_enumerated_has_exact_metrics(env):
+    graph = problem(env).graph
+    assert graph is not None and graph.log_z == pytest.approx(enumerate_states(env).log_z)
+
+
+def test_large_worlds_have_none():
+    assert problem(Hypergrid(8, 20)).graph is None
+    assert problem(BitStrings(16)).graph is None
 
 
 # Distances
