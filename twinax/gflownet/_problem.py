@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.envs import Enumeration, Environment, enumerate_states
-from twinax.envs._enumeration import count_bound
+from twinax.envs._enumeration import TooManyStates, count_bound
 from twinax.errors import TwinaxError
 from twinax.gflownet import _exact, _metrics, objectives
 from twinax.gflownet._exploration import Exploration, scheduled
@@ -125,9 +126,7 @@ class GFlowNet(Problem):
     @property
     def graph(self) -> Enumeration | None:
         """The enumerated world, or None if it is too large."""
-        if count_bound(self.env) > self.metrics.exact_limit:
-            return None
-        return enumerate_states(self.env, self.metrics.exact_limit)
+        return _graph(self.env, self.metrics.exact_limit)
 
     def evaluation_draws(self) -> Mapping[str, Draw]:
         number = self.metrics.samples
@@ -257,6 +256,17 @@ def problem(
         log_z=log_z,
         decay=decay,
     )
+
+
+@functools.lru_cache(maxsize=8)
+def _graph(env: Environment, limit: int) -> Enumeration | None:
+    bound = count_bound(env)
+    if limit < bound < float("inf"):
+        return None
+    try:
+        return enumerate_states(env, limit)
+    except TooManyStates:
+        return None
 
 
 def row_sizes(batch: int, longest: int) -> tuple[int, ...]:

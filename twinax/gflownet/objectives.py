@@ -55,7 +55,7 @@ def subtrajectory_balance(s: Scores, decay: float = 0.9) -> tuple[Array, Terms]:
 
     residual(i, j) = log F_i - log F_j + sum over i <= t < j of (log P_F - log P_B), all pairs from one running
     sum. Weights are normalised over the batch, so decay -> 0 is detailed balance; decay -> infinity keeps the
-    whole trajectories only.
+    longest pieces only: the longest whole trajectories of the batch.
     """
     times = s.valid.shape[0]
     length = ops.sum(ops.cast(s.valid, "int32"), 0)

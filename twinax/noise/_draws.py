@@ -28,6 +28,10 @@ class Draw:
             raise UnknownName("kind of draw", self.kind, KINDS)
         if (self.kind == "integers") != (self.high is not None):
             raise TwinaxError(f"a draw of kind '{self.kind}' has high={self.high}; only integers take a bound")
+        if self.high is not None and self.high < 1:
+            raise TwinaxError(f"a draw of integers has high={self.high}; it must be at least 1")
+        if any(n < 0 for n in self.shape):
+            raise TwinaxError(f"a draw has shape {self.shape}; no size may be negative")
 
 
 def shape_error(name: str, got: Any, wanted: Draw) -> TwinaxError:

@@ -1,6 +1,6 @@
 """Sources of draws.
 
-`key_draws` is a pure function of (seed, step, name): the same numbers in every engine, in any order
+`key_draws` is a pure function of (seed, step, stream): the same numbers in every engine, in any order
 of chunks, so a resumed run needs no generator state. Draws are float32 and are widened by the
 engine, so a float64 run repeats the choices of a float32 one.
 """
@@ -12,18 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from twinax.errors import TwinaxError
 from twinax.noise._draws import Draw
 
 
 def key_draws(spec: Mapping[str, Draw], seed, step, stream: int = 0) -> dict[str, Any]:
     """JAX arrays for one step; traceable, so it stands inside the compiled loop.
 
-    All arrays are cut from one block of bits, in the order of their names: a key derivation of its own for
-    each would cost more than the numbers.
+    `stream` is 0 or 1: draws for training and for evaluation never meet. All arrays are cut from one block of
+    bits, in the order of their names: a key derivation of its own for each would cost more than the numbers.
     """
     import jax
     import jax.numpy as jnp
 
+    if stream not in (0, 1):
+        raise TwinaxError(f"the stream of draws is {stream}; it must be 0 or 1")
     # Threefry is a cipher of a counter under a two-word key: (seed, step) is that key.
     words = [jnp.asarray(seed, jnp.uint32), jnp.asarray(step).astype(jnp.uint32) * 2 + jnp.uint32(stream)]
     key = jax.random.wrap_key_data(jnp.stack(words), impl="threefry2x32")
@@ -58,9 +61,9 @@ def generator_draws(spec: Mapping[str, Draw], generator) -> dict[str, Any]:
 
     def one(draw: Draw):
         if draw.kind == "uniform":
-            return torch.rand(draw.shape, generator=generator).clamp_(min=2.0**-24)
+            return torch.rand(draw.shape, generator=generator, dtype=torch.float32).clamp_(min=2.0**-24)
         if draw.kind == "normal":
-            return torch.randn(draw.shape, generator=generator)
+            return torch.randn(draw.shape, generator=generator, dtype=torch.float32)
         assert draw.high is not None
         return torch.randint(draw.high, draw.shape, generator=generator, dtype=torch.int32)
 
