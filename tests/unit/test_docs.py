@@ -30,7 +30,7 @@ SMALLER = {
         'objective="trajectory_balance")': 'objective="trajectory_balance", batch_size=8, '
         "policy=tx.gflownet.PolicyOptions(hidden=(16,)), metrics=tx.gflownet.MetricOptions(samples=8, fifo=64))",
         "steps=20_000": "steps=20",
-        "tx.parity.check(problem)": 'tx.parity.check(problem, modes=("torch", "jax"), steps=2)',
+        "tx.parity.check(problem)": 'tx.parity.check(problem, modes=("torch", "hybrid"), steps=2)',
     }
 }
 """By page: what is replaced in its Python blocks, so that a program for people takes a moment here."""

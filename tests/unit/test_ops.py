@@ -161,6 +161,8 @@ CASES = [
     Case("take_along", ops.take_along, (WHOLE, PICK), False),
     Case("take_along", ops.take_along, (WIDE, WIDE_PICK)),
     Case("take_along", ops.take_along, (WIDE.reshape(5, 4, 20), RNG.integers(0, 20, (5, 4)))),
+    Case("write_rows", lambda x, y: ops.write_rows(x * 1.0, 1, y[:2]), (X, Y)),
+    Case("write_rows", lambda x, i, y: ops.write_rows(x * 1.0, i, y[:1]), (X, np.array(2), Y)),
     Case("set_at", lambda x, y: ops.set_at(x * 1.0, 2, y), (X, Y[0])),
     Case("set_at", lambda x, y: ops.set_at(x * 1.0, -1, y), (X, Y[0])),
     Case("set_at", lambda x, i, y: ops.set_at(x * 1.0, i, y), (X, np.array(2), Y[0])),

@@ -50,8 +50,9 @@ class Samples:
     """Which modes were ever seen."""
 
     @classmethod
-    def empty(cls, env: Environment, size: int) -> Samples:
-        """Nothing seen yet; NumPy leaves."""
+    def empty(cls, env: Environment, size: int, batch: int) -> Samples:
+        """Nothing seen yet; room for at least `size` objects, which come `batch` at a time; NumPy leaves."""
+        size = -(-size // batch) * batch
         one = env.reset(1)
         return cls(
             jtu.tree_map(lambda x: np.zeros((size, *x.shape[1:]), x.dtype), one),
@@ -63,8 +64,9 @@ class Samples:
         """With one more batch of finished objects."""
         size = jtu.tree_leaves(self.objects)[0].shape[0]
         batch = jtu.tree_leaves(final)[0].shape[0]
-        slots = (self.added + ops.arange(batch, self.added)) % size
-        objects = tree.map_leaves(lambda ring, x: ops.set_at(ring, slots, x), self.objects, final)
+        # The ring is a whole number of batches long, so that a batch is one slice, written in place.
+        start = self.added % size
+        objects = tree.map_leaves(lambda ring, x: ops.write_rows(ring, start, x), self.objects, final)
         modes = self.modes
         if env.num_modes:
             ids = ops.arange(env.num_modes, self.added)

@@ -77,7 +77,7 @@ class GFlowNet(Problem):
         return State(
             networks=networks,
             targets=None,
-            carry=Samples.empty(self.env, self.metrics.fifo),
+            carry=Samples.empty(self.env, self.metrics.fifo, self.batch_size),
             optimizer=Moments.zeros(networks),
             step=np.zeros((), np.int32),
             seed=np.array(seed, np.uint32),

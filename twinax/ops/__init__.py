@@ -108,6 +108,11 @@ def set_at(buffer: Any, index: Any, value: Any) -> Any:
     return _of[type(buffer)].set_at(buffer, index, value)
 
 
+def write_rows(buffer: Any, start: Any, rows: Any) -> Any:
+    """The buffer with consecutive rows replaced from `start` on; PyTorch and NumPy may write in place."""
+    return backend(buffer).write_rows(buffer, start, rows)
+
+
 def one_hot(index: Any, size: int, dtype: Any) -> Any:
     """A new last axis with 1 at the index; `dtype` is a name or an array."""
     return _of[type(index)].one_hot(index, size, dtype)
@@ -446,5 +451,6 @@ __all__ = [
     "var",
     "where",
     "while_loop",
+    "write_rows",
     "zeros",
 ]

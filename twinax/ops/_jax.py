@@ -68,6 +68,10 @@ def set_at(buffer, index, value):
     return buffer.at[index].set(value, mode="promise_in_bounds")
 
 
+def write_rows(buffer, start, rows):
+    return lax.dynamic_update_slice_in_dim(buffer, rows.astype(buffer.dtype), start, 0)
+
+
 def one_hot(index, size, dtype):
     return jax.nn.one_hot(index, size, dtype=_dtype(dtype))
 

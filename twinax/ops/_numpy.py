@@ -49,6 +49,12 @@ def set_at(buffer, index, value):
     return buffer
 
 
+def write_rows(buffer, start, rows):
+    start = int(start)
+    buffer[start : start + len(rows)] = rows
+    return buffer
+
+
 def one_hot(index, size, dtype):
     return (np.asarray(index)[..., None] == np.arange(size)).astype(dtype if isinstance(dtype, str) else dtype.dtype)
 

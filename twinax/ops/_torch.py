@@ -68,6 +68,12 @@ def set_at(buffer, index, value):
     return buffer
 
 
+def write_rows(buffer, start, rows):
+    start = int(start)
+    buffer[start : start + len(rows)] = rows
+    return buffer
+
+
 def one_hot(index, size, dtype):
     return (index.unsqueeze(-1) == torch.arange(size, device=index.device)).to(_dtype(dtype))
 
