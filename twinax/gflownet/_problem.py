@@ -269,18 +269,18 @@ def _graph(env: Environment, limit: int) -> Enumeration | None:
         return None
 
 
-def row_sizes(batch: int, longest: int) -> tuple[int, ...]:
-    """Static numbers of rows for a compiled loss, in multiples of 16 up to the most possible.
+def row_sizes(batch: int, longest: int, number: int = 9) -> tuple[int, ...]:
+    """Static numbers of rows for a compiled loss, in multiples of 16, from six a trajectory to the most possible.
 
-    Each size is a branch to compile, each step between two sizes is work on empty rows: they rise by a half at
-    first, then by six rows a trajectory, then by a sixth.
+    Each size is a branch to compile (about a second), each gap between two sizes is work on empty rows: roots are
+    spaced evenly, so that gaps grow with the size, and the last but one, which is hardly ever needed, is left out.
     """
-    most, size = batch * longest, float(max(64, 6 * batch))
-    sizes = []
-    while size * 1.15 < most:
-        sizes.append(-(-int(size) // 16) * 16)
-        size += max(min(0.45 * size, 6.0 * batch), 0.15 * size)
-    return (*sizes, most)
+    most, least = batch * longest, max(64, 6 * batch)
+    if most < 2 * least:
+        return (most,)
+    number = min(number, 2 + most // least)
+    sizes = np.linspace(np.sqrt(least), np.sqrt(most), number) ** 2
+    return (*(-(-int(size) // 16) * 16 for size in sizes[:-2]), most)
 
 
 def _rollout_draws(env: Environment, batch: int) -> dict[str, Draw]:
