@@ -96,3 +96,19 @@ def test_a_batch_with_the_batch_axis_first_gets_a_hint():
 def test_unknown_arguments_of_a_batch_are_refused():
     with pytest.raises(TypeError, match=r"\['logflow'\]"):
         bridge.batch_from_torch(**_batch(logflow=torch.zeros(2, 2)))
+
+
+def test_every_objective_takes_a_batch_with_what_it_needs():
+    """A batch with all arrays goes through each objective: names here and in `Scores` are the same."""
+    import twinax as tx
+
+    grid = np.log(np.full((2, 3), 0.5, np.float32))
+    grids = dict.fromkeys(
+        ("log_flow", "state_log_reward", "log_pf_stop", "log_inflow", "log_outflow", "log_final_flow"), grid
+    )
+    for name, known in tx.gflownet.objectives.OBJECTIVES.items():
+        scores = tx.bridge.batch_from_torch(
+            log_pf=grid, log_pb=2 * grid, log_reward=np.zeros(3, np.float32), valid=np.ones((2, 3), bool), log_z=1.0,
+            objective=name, **grids,
+        )  # fmt: skip
+        assert np.isfinite(float(known.function(scores)[0])), name

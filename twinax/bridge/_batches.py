@@ -26,7 +26,7 @@ def batch_from_torch(
     `valid` is True for each action taken, `log_reward` has shape (batch,), `log_z` is a number or
     parameters whose sum is log Z. Other arrays that the objective needs, such as `log_flow`, are named
     as in `Scores`. What is missing or does not fit raises a `TwinaxError` that says so. The result has
-    no PyTorch graph: hand JAX's gradient back with `log_pf.backward(to_torch(gradient.log_pf))`.
+    no PyTorch graph: hand JAX's gradient back with `log_pf.backward(to_torch(gradient.log_pf) * valid)`.
 
     >>> scores = batch_from_torch(
     ...     log_pf=np.log([[0.5, 0.5]]), log_pb=np.zeros((1, 2)), log_reward=np.zeros(2),
@@ -40,7 +40,7 @@ def batch_from_torch(
         raise TypeError(f"batch_from_torch() got unexpected arguments {unknown}; known: {', '.join(GRIDS)}")
     needs = set(objectives.objective(objective).needs)
     if "log_inflow" in needs:
-        needs |= {"log_outflow", "log_edge_flow"}
+        needs |= {"log_outflow", "log_final_flow"}
     batch = {"log_pf": log_pf, "log_pb": log_pb, "log_reward": log_reward, "valid": valid, "log_z": log_z, **grids}
     check_batch(batch, needs)
     arrays = {name: host_array(name, value) for name, value in batch.items() if value is not None}

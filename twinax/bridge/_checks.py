@@ -16,7 +16,7 @@ GRIDS = {
     "log_pf_stop": "log P_F of stopping in the state at each step",
     "log_inflow": "log of the summed flows into the state at each step",
     "log_outflow": "log of the summed flows out of the state at each step",
-    "log_edge_flow": "log flow of the edge taken at each step",
+    "log_final_flow": "log flow into the state after each step, where that ends the trajectory",
 }
 """What the optional arrays of shape (time, batch) mean."""
 

@@ -71,8 +71,9 @@ def _nodes(experiment: Experiment) -> Iterator[tuple[Any, str]]:
         if dataclasses.is_dataclass(value) and field.name not in experiment.groups:
             yield value, f"{field.name}."
     for name, group in experiment.groups.items():
-        for choice in group.choices.values():
-            yield _group_node(name, choice), f"{name}."
+        # The group's own default first: its values are the ones to show.
+        for choice in sorted(group.choices, key=lambda choice: choice != group.default):
+            yield _group_node(name, group.choices[choice]), f"{name}."
 
 
 def _sections(experiment: Experiment) -> Iterator[dict[str, Any]]:

@@ -109,13 +109,12 @@ def visit(env: Environment, trajectories: Trajectories, size: int | None = None)
     """List the visited states in `size` rows: by default as many as there are, or in JAX as there can be."""
     trajectories = trajectories.trimmed()
     times, batch = trajectories.actions.shape
-    if size is None:
-        most = batch * (times + (0 if env.stops else 1))
-        size = most if ops.framework(trajectories.actions) == "jax" else int(num_rows(env, trajectories))
+    if size is None and ops.framework(trajectories.actions) == "jax":
+        size = batch * (times + (0 if env.stops else 1))
     count = _row_counts(env, trajectories)
     end = ops.cast(ops.cumsum(count), "int32")
     start = end - count
-    row = ops.arange(size, count)
+    row = ops.arange(int(end[-1]) if size is None else size, count)
     trajectory = ops.searchsorted(end, row, right=True)
     inside = trajectory < batch
     trajectory = ops.where(inside, trajectory, 0)
