@@ -94,8 +94,8 @@ def test_a_term_counted_but_not_differentiated(small, sabotage):
 def test_other_optimizer_settings_in_torch(small, monkeypatch):
     honest = _torch.TorchUpdate.__init__
 
-    def broken(self, recipe, networks, moments):
-        honest(self, dataclasses.replace(recipe, beta2=0.99), networks, moments)
+    def broken(self, recipe, networks, moments, *rest):
+        honest(self, dataclasses.replace(recipe, beta2=0.99), networks, moments, *rest)
 
     monkeypatch.setattr(_torch.TorchUpdate, "__init__", broken)
     report = parity.check(small("trajectory_balance"), ("torch", "jax"), steps=2)
