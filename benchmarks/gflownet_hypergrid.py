@@ -6,8 +6,8 @@
 
 Batch 16, MLP 256x2 with all heads, learned P_B, easy reward. Two stages: a fresh policy, and the policy after the
 62,500-step trajectory-balance recipe (epsilon 0.1 to 0 over 30,000 steps, Adam 1e-3, log Z 0.1). Every one runs in
-its own process, one after the other, in several rounds; compilation is apart; rates are medians over rounds. At the
-trained stage step sizes are 1e-8, so that the policy stays as it is while it is timed. Results: JSON beside the table.
+its own process, one after the other, in several rounds; compilation is apart; rates are medians over rounds. Step
+sizes are 1e-8 while timing, so that every contender keeps the policy of its stage. Results: JSON beside the table.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def work(mode: str, objective: str, weights: str, steps: int, threads: int) -> d
     from twinax.engines import make_engine
 
     begin = time.perf_counter()
-    problem = make_problem(objective, 1e-3 if weights == "fresh" else 1e-8)
+    problem = make_problem(objective, 1e-8)
     engine = make_engine(mode, problem, chunk=50)
     state = problem.init(0)
     engine.load(state if weights == "fresh" else with_policy(state, weights))

@@ -46,8 +46,8 @@ if len(sys.argv) > 3:
 pf = DiscretePolicyEstimator(forward, env.n_actions, preprocessor=coder, is_backward=False)
 pb = DiscretePolicyEstimator(backward, env.n_actions, preprocessor=coder, is_backward=True)
 model = TBGFlowNet(pf=pf, pb=pb, init_logZ=float(ours["log_z"].sum()) if len(sys.argv) > 3 else 0.0)
-# With trained weights the step size is tiny, so that the policy stays where it is while it is timed.
-rate = 1e-8 if len(sys.argv) > 3 else 1e-3
+# The step size is tiny, so that the policy stays where it is while it is timed.
+rate = 1e-8
 optimizer = torch.optim.Adam(model.pf_pb_parameters(), lr=rate)
 optimizer.add_param_group({"params": model.logz_parameters(), "lr": 100 * rate})
 sampler = Sampler(estimator=pf)

@@ -193,4 +193,4 @@ class TorchEngine(Engine):
             for name, a, b in zip(times, marks[:-1], marks[1:], strict=True):
                 times[name].append(b - a)
         self._load(kept)
-        return {name: float(np.median(values[3:])) for name, values in times.items()}
+        return {name: float(np.mean(values[3:])) for name, values in times.items()}
