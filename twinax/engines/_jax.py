@@ -150,10 +150,10 @@ class JaxEngine(Engine):
 
         sample_program, optimize_program = jax.jit(sample), jax.jit(optimize)
         _, batch = sample_program(one)
-        times = {"sample": seconds_per_call(lambda: sample_program(one), steps)}
+        times = {"sample": seconds_per_call(sample_program, one, repeats=steps)}
         loss, both, grads = time_gradients(problem, one.networks, batch, steps)
         times |= {"loss": loss, "backward": max(both - loss, 0.0)}
-        return times | {"optimizer": seconds_per_call(lambda: optimize_program(one, grads), steps)}
+        return times | {"optimizer": seconds_per_call(optimize_program, one, grads, repeats=steps)}
 
 
 def time_gradients(problem: Problem, networks: Any, batch: Any, repeats: int) -> tuple[float, float, Any]:
@@ -172,16 +172,24 @@ def time_gradients(problem: Problem, networks: Any, batch: Any, repeats: int) ->
 
     loss_program, gradient_program = jax.jit(loss), jax.jit(differentiate)
     _, grads = gradient_program(networks, batch)
-    alone = seconds_per_call(lambda: loss_program(networks, batch), repeats)
-    return alone, seconds_per_call(lambda: gradient_program(networks, batch), repeats), grads
+    alone = seconds_per_call(loss_program, networks, batch, repeats=repeats)
+    return alone, seconds_per_call(gradient_program, networks, batch, repeats=repeats), grads
 
 
-def seconds_per_call(function, repeats: int) -> float:
-    """Median time of a JAX call, warmed up and waited for."""
-    jax.block_until_ready(function())
+def seconds_per_call(program, *arguments: Any, repeats: int) -> float:
+    """Median time of a compiled call, warmed up and waited for, less what an empty call with these arguments costs.
+
+    Inside the training loop a phase is not a call of its own, so the cost of calling is left out.
+    """
+    empty = jax.jit(lambda *_: jnp.zeros(()), keep_unused=True)
+    return max(_median_seconds(program, arguments, repeats) - _median_seconds(empty, arguments, repeats), 0.0)
+
+
+def _median_seconds(program, arguments: tuple[Any, ...], repeats: int) -> float:
+    jax.block_until_ready(program(*arguments))
     times = []
     for _ in range(repeats):
         begin = time.perf_counter()
-        jax.block_until_ready(function())
+        jax.block_until_ready(program(*arguments))
         times.append(time.perf_counter() - begin)
     return float(np.median(times))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import jax.tree_util as jtu
 import numpy as np
+
+from twinax.ops import _eager
 
 MASKED = -1e9
 
@@ -196,33 +199,7 @@ def khot_linear(indices, weight, bias):
 einsum = np.einsum
 
 
-def scan(step, carry, xs, reverse):
-    length = jtu.tree_leaves(xs)[0].shape[0]
-    ys = []
-    for t in reversed(range(length)) if reverse else range(length):
-        carry, y = step(carry, jtu.tree_map(lambda x, t=t: x[t], xs))
-        ys.append(y)
-    if reverse:
-        ys.reverse()
-    return carry, jtu.tree_map(lambda *items: np.stack(items), *ys) if ys else None
-
-
-def while_loop(condition, body, carry):
-    while bool(condition(carry)):
-        carry = body(carry)
-    return carry
-
-
-def map_rows(function, rows, tile):
-    number = jtu.tree_leaves(rows)[0].shape[0]
-    starts = range(0, number, tile) or (0,)
-    parts = [function(jtu.tree_map(lambda x, i=i: x[i : i + tile], rows)) for i in starts]
-    return jtu.tree_map(lambda *items: np.concatenate(items), *parts)
-
-
-def used(x, count):
-    return x[: int(count)]
-
-
-def switch_size(count, sizes, function):
-    return function(int(count))
+scan = partial(_eager.scan, np.stack)
+map_rows = partial(_eager.map_rows, np.concatenate)
+used, switch_size = _eager.used, _eager.switch_size
+while_loop = _eager.while_loop

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax.tree_util as jtu
 import numpy as np
 import torch
 import torch.nn.functional as F
+
+from twinax.ops import _eager
 
 MASKED = -1e9
 _DTYPES = {
@@ -177,34 +181,11 @@ def khot_linear(indices, weight, bias):
     return y if bias is None else y + bias
 
 
-def scan(step, carry, xs, reverse):
-    length = jtu.tree_leaves(xs)[0].shape[0]
-    ys = []
-    for t in reversed(range(length)) if reverse else range(length):
-        carry, y = step(carry, jtu.tree_map(lambda x, t=t: x[t], xs))
-        ys.append(y)
-    if reverse:
-        ys.reverse()
-    return carry, jtu.tree_map(lambda *items: torch.stack(items), *ys) if ys else None
+scan = partial(_eager.scan, torch.stack)
+map_rows = partial(_eager.map_rows, torch.cat)
+used, switch_size = _eager.used, _eager.switch_size
 
 
 @torch.no_grad()
 def while_loop(condition, body, carry):
-    while bool(condition(carry)):
-        carry = body(carry)
-    return carry
-
-
-def map_rows(function, rows, tile):
-    number = jtu.tree_leaves(rows)[0].shape[0]
-    starts = range(0, number, tile) or (0,)
-    parts = [function(jtu.tree_map(lambda x, i=i: x[i : i + tile], rows)) for i in starts]
-    return jtu.tree_map(lambda *items: torch.cat(items), *parts)
-
-
-def used(x, count):
-    return x[: int(count)]
-
-
-def switch_size(count, sizes, function):
-    return function(int(count))
+    return _eager.while_loop(condition, body, carry)
