@@ -26,6 +26,8 @@ from twinax.problem import Metrics, Problem, State
 
 TILE = 16_384
 """States that an exact evaluation looks at in one piece."""
+DESCRIBED = 20_000
+"""Worlds with at most this many states are enumerated to describe a run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +224,8 @@ class GFlowNet(Problem):
 
     def describe(self) -> dict[str, Any]:
         facts = {"environment": repr(self.env), "objective": self.objective, "batch_size": self.batch_size}
-        if self.graph is not None:
+        # Told before the first step, so a large world is not walked through for it.
+        if count_bound(self.env) <= DESCRIBED and self.graph is not None:
             facts |= {"states": int(self.graph.done.sum()), "log_z": self.graph.log_z}
         return facts
 
