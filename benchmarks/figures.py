@@ -32,12 +32,20 @@ def table(results: dict) -> str:
     ]
     for who in ("jax", "hybrid", "torch", "gfnx", "torchgfn"):
         lines.append(f"| {who} | " + " | ".join(cell(who, *column) for column in columns) + " |")
+    runs = results["results"]
+    gfnx = next((rows[0]["jax"] for name, rows in runs.items() if name.startswith("gfnx")), None)
+    rounds = max(len(rows) for rows in runs.values())
+    if gfnx:
+        lines += ["", f"gfnx ran with jax {gfnx}, which pip chose for the versions that it pins, so its row compares"]
+        lines[-1] += (
+            f" across JAX versions. Medians of three to five repeats in each of {rounds} round(s) on a shared machine."
+        )
     whole = {k: v for k, v in results["ratios"].items() if "whole recipe" in k}
     recipe = results["recipe"]
     lines += [
         "",
         f"Over the whole trajectory-balance recipe ({recipe['steps'] - 1:,} steps, exact total variation "
-        f"{recipe['curve'][-1]['total_variation']:.3f} at its end): "
+        f"{recipe['curve'][-1]['total_variation']:.3f} at its end), added up from the rates at five of its stages: "
         + ", ".join(f"{name.split(',')[0]} {value:.1f}x" for name, value in whole.items())
         + ".",
     ]
