@@ -244,9 +244,10 @@ def test_seeds_at_once_are_single_runs(dtype, close):
     logs = many.run(12)
     states = many.state()
     metrics = many.evaluate() if dtype == "float64" else None
-    assert logs["loss"].shape == (12, 3) and many.num_parameters == single.num_parameters and many.step == 12
+    assert logs["loss"].shape == (12, 3) and many.step == 12
     for k in range(3):
         single.start(10 + k)
+        assert many.num_parameters == single.num_parameters
         alone = single.run(12)
         assert_same({name: values[:, k] for name, values in logs.items()}, alone, rtol=close, atol=close)
         assert_same(jtu.tree_map(lambda x, k=k: x[k], states), single.state(), rtol=close, atol=close)

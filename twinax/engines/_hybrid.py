@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from typing import Any
@@ -26,8 +27,8 @@ class HybridEngine(TorchEngine):
 
     def __init__(self, problem: Problem, *, dtype: str, chunk: int):
         super().__init__(problem, dtype=dtype, chunk=chunk)
-        self._networks: Any = None
-        self._moments: Any = None
+        self._trained: list[jax.Array] = []
+        self._structure: Any = None
         self._programs: dict[Any, Any] = {}
         self._sync: Any = None
 
@@ -36,43 +37,59 @@ class HybridEngine(TorchEngine):
         for parameter in jtu.tree_leaves(self._state.networks):
             parameter.requires_grad_(False)
         self._sync = ParameterSync(self._state.networks)
-        self._networks, self._moments = jtu.tree_map(jnp.array, (state.networks, state.optimizer))
+        # Networks and moments as JAX arrays, in a plain list: a call then costs no walk through modules.
+        leaves, self._structure = jtu.tree_flatten((state.networks, state.optimizer))
+        self._trained = [jnp.array(leaf) for leaf in leaves]
         self._update = self._cross
+
+    def _trees(self) -> tuple[Any, Moments]:
+        return jtu.tree_unflatten(self._structure, self._trained)
 
     def state(self) -> State:
         s = self._state
-        networks, moments = jtu.tree_map(np.array, (self._networks, self._moments))
+        networks, moments = jtu.tree_map(np.array, self._trees())
         carry, targets = jtu.tree_map(lambda x: x.numpy().copy(), (s.carry, s.targets))
         return State(networks, targets, carry, moments, np.array(int(s.step), np.int32), np.array(s.seed, np.uint32))
 
     def _program(self, loss: Loss):
-        """One compiled update per loss: `(networks, moments, batch) -> (networks, moments, flat, terms)`."""
+        """One compiled update per loss: `(trained, batch) -> (trained, terms)`, trained as in `_trained`."""
         key = getattr(loss, "__func__", loss)
         if key not in self._programs:
             update = make_update(self.problem)
 
-            def step(networks, moments: Moments, batch):
+            def step(trained: list[Any], batch):
+                networks, moments = jtu.tree_unflatten(self._structure, trained)
                 state, terms = update(State(networks, None, None, moments, None, None), loss, batch)
-                return state.networks, state.optimizer, self._sync.ravel(state.networks), terms
+                return jtu.tree_leaves((state.networks, state.optimizer)), terms
 
-            self._programs[key] = jax.jit(step, donate_argnums=(0, 1))
+            self._programs[key] = jax.jit(step, donate_argnums=0)
         return self._programs[key]
 
     def _cross(self, state: State, loss: Loss, batch: Any) -> tuple[State, Metrics]:
         batch, program = to_jax(batch, narrow="allow"), self._program(loss)
         first = not self.compile_seconds
         begin = time.perf_counter()
-        self._networks, self._moments, flat, terms = program(self._networks, self._moments, batch)
+        self._trained, terms = program(self._trained, batch)
         if first:
-            jax.block_until_ready(flat)
+            jax.block_until_ready(terms)
             self.compile_seconds = time.perf_counter() - begin
-        self._sync.push(flat)
+        self._sync.push(self._trees()[0])
         return state, terms
+
+    @contextlib.contextmanager
+    def _one_thread(self):
+        """Sample on one PyTorch thread: idle workers spin for milliseconds, on the cores that XLA needs next."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
 
     def _run(self, steps: int) -> dict[str, np.ndarray]:
         settings = to_tensors({k: self._widen(v) for k, v in self.settings.items()})
         logs = []
-        with torch.no_grad():
+        with torch.no_grad(), self._one_thread():
             for _ in range(steps):
                 draws = self._draws(int(self._state.step))
                 state, terms = self.problem.step(self._state, draws, settings, self._update)
@@ -82,25 +99,29 @@ class HybridEngine(TorchEngine):
 
     @torch.no_grad()
     def profile(self, steps: int = 20) -> dict[str, float]:
+        with self._one_thread():
+            return self._profile(steps)
+
+    def _profile(self, steps: int) -> dict[str, float]:
         kept = self.state()
         settings = to_tensors({k: self._widen(v) for k, v in self.settings.items()})
         program = self._program(self.problem.loss)
         times: dict[str, list[float]] = {name: [] for name in ("sample", "convert", "step", "push")}
         for k in range(steps + 3):
-            draws = self._draws(int(self._state.step) + k)
             marks = [time.perf_counter()]
+            draws = self._draws(int(self._state.step) + k)
             _, batch = self.problem.collect(self._state, draws, settings)
             marks.append(time.perf_counter())
             batch = to_jax(batch, narrow="allow")
             marks.append(time.perf_counter())
-            self._networks, self._moments, flat, _ = program(self._networks, self._moments, batch)
-            jax.block_until_ready(flat)
+            self._trained, _ = program(self._trained, batch)
+            jax.block_until_ready(self._trained)
             marks.append(time.perf_counter())
-            self._sync.push(flat)
+            self._sync.push(self._trees()[0])
             marks.append(time.perf_counter())
             for name, a, b in zip(times, marks[:-1], marks[1:], strict=True):
                 times[name].append(b - a)
-        loss, both, _ = time_gradients(self.problem, self._networks, batch, steps)
+        loss, both, _ = time_gradients(self.problem, self._trees()[0], batch, steps)
         self._load(kept)
         sample, convert, step, push = (float(np.mean(values[3:])) for values in times.values())
         # One program does all three; the parts are timed on their own and the optimizer is what remains.

@@ -180,8 +180,8 @@ class TorchEngine(Engine):
         settings = to_tensors({k: self._widen(v) for k, v in self.settings.items()})
         times: dict[str, list[float]] = {name: [] for name in ("sample", "loss", "backward", "optimizer")}
         for k in range(steps + 3):
-            draws = self._draws(int(self._state.step) + k)
             marks = [time.perf_counter()]
+            draws = self._draws(int(self._state.step) + k)
             _, batch = self.problem.collect(self._state, draws, settings)
             marks.append(time.perf_counter())
             value, _ = self.problem.loss(self._state.networks, self.problem.prepare(batch))
