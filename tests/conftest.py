@@ -35,6 +35,17 @@ def _single_precision_afterwards():
 
 
 @pytest.fixture
+def unchecked():
+    """Annotations are not checked in this test: it passes a wrong type, as people who run no checker can."""
+    import jaxtyping
+
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
+
+
+@pytest.fixture
 def double_precision():
     """JAX in 64 bits for one test."""
     import jax

@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from twinax import bridge, engines, envs, errors, gflownet, networks, noise, ops, parity, runs
+    from twinax import bridge, engines, envs, errors, gflownet, iqn, networks, noise, ops, parity, runs
     from twinax.networks import as_torch_module, ema, frozen
     from twinax.optimizer import Optimizer
     from twinax.problem import Problem, State
@@ -35,6 +35,7 @@ __all__ = [
     "errors",
     "frozen",
     "gflownet",
+    "iqn",
     "networks",
     "noise",
     "ops",
@@ -44,7 +45,9 @@ __all__ = [
     "train",
 ]
 
-_MODULES = frozenset({"bridge", "engines", "envs", "errors", "gflownet", "networks", "noise", "ops", "parity", "runs"})
+_MODULES = frozenset(
+    {"bridge", "engines", "envs", "errors", "gflownet", "iqn", "networks", "noise", "ops", "parity", "runs"}
+)
 _HOMES = {
     "Optimizer": "twinax.optimizer",
     "Problem": "twinax.problem",

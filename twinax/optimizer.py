@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from twinax import tree
+from twinax import ops, tree
 from twinax.errors import TwinaxError, UnknownName
 
 NAMES = ("adam", "adamw", "sgd")
+CLIP_BY = ("all", "member")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,9 @@ class Optimizer:
     """Decoupled decay (adamw only)."""
     clip_norm: float = 0.0
     """Largest global gradient norm; 0 means no clipping."""
+    clip_by: str = "all"
+    """What has one norm: all parameters together, or member: each member of a network that is stacked on a leading
+    axis, such as an agent of several."""
     decay_steps: int = 0
     """Linear decay of all step sizes to `decay_to` over this many steps; 0 means constant."""
     decay_to: float = 0.0
@@ -41,6 +45,8 @@ class Optimizer:
     def __post_init__(self):
         if self.name not in NAMES:
             raise UnknownName("optimizer", self.name, NAMES)
+        if self.clip_by not in CLIP_BY:
+            raise UnknownName("clip_by", self.clip_by, CLIP_BY)
         for label, rate in {"learning_rate": self.learning_rate, **self.rates}.items():
             if not (np.isfinite(rate) and rate >= 0):
                 raise TwinaxError(f"the step size '{label}' is {rate}; it must be finite and not negative")
@@ -52,6 +58,25 @@ class Optimizer:
         for label, value in (("eps", self.eps), ("clip_norm", self.clip_norm), ("decay_steps", self.decay_steps)):
             if not (np.isfinite(value) and value >= 0):
                 raise TwinaxError(f"{label} is {value}; it must be finite and not negative")
+
+    def clipped(self, gradients: dict[str, Any], norm: Any) -> dict[str, Any]:
+        """Gradients by name, scaled so that no norm exceeds `clip_norm`; `norm` is that of all together."""
+        if not self.clip_norm:
+            return gradients
+        if self.clip_by == "all":
+            scale = self._scale(norm)
+            return {name: g * scale for name, g in gradients.items()}
+        squares: dict[str, Any] = {}
+        for name, g in gradients.items():
+            first = name.split(".")[0]
+            flat = g.reshape(g.shape[0], -1)
+            squares[first] = squares.get(first, 0.0) + ops.einsum("mi,mi->m", flat, flat)
+        scales = {first: self._scale(ops.sqrt(square)) for first, square in squares.items()}
+        return {name: g * scales[name.split(".")[0]].reshape(-1, *[1] * (g.ndim - 1)) for name, g in gradients.items()}
+
+    def _scale(self, norm: Any) -> Any:
+        # PyTorch's formula, with its 1e-6, so that every engine clips alike.
+        return ops.minimum(self.clip_norm / (norm + 1e-6), ops.full((), 1.0, norm))
 
     def rate(self, name: str) -> float:
         """The step size of the parameter with this name."""

@@ -50,6 +50,8 @@ class Problem(ABC):
     optimizer: Optimizer
     sizes: tuple[int, ...] = ()
     """Static sizes for the ragged part of a batch, ascending; empty when nothing is ragged."""
+    warm_up: int = 0
+    """Steps before the first that learns, such as those that fill a replay."""
 
     @abstractmethod
     def init(self, seed: int) -> State:
@@ -69,7 +71,10 @@ class Problem(ABC):
 
     @abstractmethod
     def loss(self, networks, batch, size: int | None = None) -> tuple[Any, Metrics]:
-        """`(scalar, terms)`; `size` is one of `sizes`, at least `count(batch)`."""
+        """`(scalar, terms)`; `size` is one of `sizes`, at least `count(batch)`.
+
+        Terms are scalars; a name with a slash is an array that `step` takes out again after an update.
+        """
 
     def prepare(self, batch):
         """What a loss needs of a batch and no parameter enters; worked out once, outside of differentiation."""

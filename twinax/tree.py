@@ -37,10 +37,28 @@ def record(kind: type[T]) -> type[T]:
     {'left': 1, 'right': 2}
     """
     kind = dataclasses.dataclass(frozen=True, eq=False)(kind)
-    names = {True: [], False: []}
-    for entry in dataclasses.fields(kind):  # type: ignore[arg-type]
-        names[bool(entry.metadata.get("static"))].append(entry.name)
-    return jtu.register_dataclass(kind, data_fields=names[False], meta_fields=names[True])
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    leaves = tuple(entry.name for entry in fields if not entry.metadata.get("static"))
+    structure = tuple(entry.name for entry in fields if entry.metadata.get("static"))
+    keys = tuple(jtu.GetAttrKey(name) for name in leaves)
+
+    def flatten(value):
+        return tuple(getattr(value, n) for n in leaves), tuple(getattr(value, n) for n in structure)
+
+    def flatten_with_keys(value):
+        data, rest = flatten(value)
+        return tuple(zip(keys, data, strict=True)), rest
+
+    def unflatten(rest, data):
+        # Not through __init__: transformations put placeholders and batched arrays where its annotations,
+        # which the test run checks, promise arrays of one shape.
+        value = object.__new__(kind)
+        value.__dict__.update(zip(leaves, data, strict=True))
+        value.__dict__.update(zip(structure, rest, strict=True))
+        return value
+
+    jtu.register_pytree_with_keys(kind, flatten_with_keys, unflatten, flatten)
+    return kind
 
 
 def _part(key: Any) -> str:
@@ -56,8 +74,13 @@ def named_leaves(tree: Any) -> dict[str, Any]:
     >>> named_leaves({"a": [1, 2]})
     {'a.0': 1, 'a.1': 2}
     """
-    paths, _ = jtu.tree_flatten_with_path(tree)
-    return {".".join(_part(k) for k in path): leaf for path, leaf in paths}
+    leaves: dict[str, Any] = {}
+    for path, leaf in jtu.tree_flatten_with_path(tree)[0]:
+        name = ".".join(_part(key) for key in path)
+        if name in leaves:
+            raise TwinaxError(f"two leaves of the tree are called '{name}'; rename the one whose key has a dot in it")
+        leaves[name] = leaf
+    return leaves
 
 
 def with_leaves(tree: T, leaves: Mapping[str, Any]) -> T:

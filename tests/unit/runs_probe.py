@@ -15,7 +15,7 @@ import numpy as np
 
 from twinax import engines
 from twinax.optimizer import Moments
-from twinax.problem import State
+from twinax.problem import Problem, State
 
 
 class Networks(eqx.Module):
@@ -23,7 +23,7 @@ class Networks(eqx.Module):
     log_z: Any
 
 
-class ProbeProblem:
+class ProbeProblem(Problem):
     """Options say how it misbehaves.
 
     width    size of the weights
@@ -45,6 +45,15 @@ class ProbeProblem:
             step=np.zeros((), np.int32),
             seed=np.asarray(seed, np.uint32),
         )
+
+    def draws(self):
+        return {}
+
+    def collect(self, state, draws, settings):
+        raise NotImplementedError("the probe engine makes its own steps")
+
+    def loss(self, networks, batch, size=None):
+        raise NotImplementedError("the probe engine makes its own steps")
 
     def describe(self):
         return {"family": "probe", "width": self.width}

@@ -148,7 +148,7 @@ def test_read_only_memory_is_not_shared():
         bridge.to_jax({"x": host}, copy=False)
 
 
-def test_narrowing_is_reported_once_for_the_whole_tree():
+def test_narrowing_is_reported_once_for_the_whole_tree(unchecked):
     tree = {"action": torch.tensor([1, 2]), "value": np.ones(2), "mask": torch.tensor([True, False])}
     with pytest.warns(bridge.NarrowingWarning) as caught:
         out = bridge.to_jax(tree)

@@ -128,6 +128,16 @@ KHOT = np.stack([np.sort(RNG.permutation(12)[:3]) for _ in range(10)]).reshape(2
 SORTED = np.array([0.0, 0.5, 0.5, 2.0])
 LONG = np.sort(RNG.normal(size=100))
 PROBES = np.array([[-1.0, 0.0, 0.25], [0.5, 2.0, 9.0]])
+SEVERAL = RNG.integers(0, 6, (4, 3)).astype(np.int32)
+CUBE = RNG.normal(size=(2, 3, 4))
+TIES = np.array([[2.0, 1.0, 1.0, 0.0, 1.0], [0.0, 0.0, INF, -INF, 0.0], [INF, INF, INF, INF, INF]])
+
+
+def each_member(tree, pick, row):
+    """A function of one member: a tree, indices, a row."""
+    picked = ops.take(tree["a"], pick)
+    return {"product": picked * tree["b"][0], "sum": (ops.sum(row * row) * tree["b"][1],)}
+
 
 CASES = [
     Case("zeros", lambda x: ops.zeros((2, 3), x), (X,), False),
@@ -161,6 +171,40 @@ CASES = [
     Case("take_along", ops.take_along, (WHOLE, PICK), False),
     Case("take_along", ops.take_along, (WIDE, WIDE_PICK)),
     Case("take_along", ops.take_along, (WIDE.reshape(5, 4, 20), RNG.integers(0, 20, (5, 4)))),
+    Case("gather", ops.gather, (X, SEVERAL)),
+    Case("gather", ops.gather, (X, SEVERAL.astype(np.uint8))),
+    Case("gather", ops.gather, (X, SEVERAL.astype(np.int64))),
+    Case("gather", ops.gather, (X, SEVERAL[:, :0])),
+    Case("gather", ops.gather, (WHOLE, SEVERAL), False),
+    Case("gather", ops.gather, (MASK, SEVERAL), False),
+    Case("gather", ops.gather, (CUBE, RNG.integers(0, 4, (2, 3, 7)).astype(np.int32))),
+    Case("gather", ops.gather, (X[0], SEVERAL[0])),
+    Case("smallest", lambda x: ops.smallest(x, 3), (X,), False),
+    Case("smallest", lambda x: ops.smallest(x, 6), (X,), False),
+    Case("smallest", lambda x: ops.smallest(x, 0), (X,), False),
+    Case("smallest", lambda x: ops.smallest(x, 4), (TIES,), False),
+    Case("smallest", lambda x: ops.smallest(x, 2), (WHOLE,), False),
+    Case("smallest", lambda x: ops.smallest(x, 2), (CUBE,), False),
+    Case("swap_last", ops.swap_last, (X,)),
+    Case("swap_last", ops.swap_last, (CUBE,)),
+    Case("swap_last", ops.swap_last, (MASK,), False),
+    Case("move_axis", lambda x: ops.move_axis(x, 0, 2), (CUBE,)),
+    Case("move_axis", lambda x: ops.move_axis(x, 2, 0), (CUBE,)),
+    Case("move_axis", lambda x: ops.move_axis(x, -1, 1), (CUBE,)),
+    Case("move_axis", lambda x: ops.move_axis(x, 1, 1), (WHOLE,), False),
+    Case("roll", lambda x: ops.roll(x, 2, 1), (X,)),
+    Case("roll", lambda x: ops.roll(x, -1, -1), (CUBE,)),
+    Case("roll", lambda x: ops.roll(x, 5, 0), (X,)),
+    Case("roll", lambda x: ops.roll(x, 0, 0), (X,)),
+    Case("roll", lambda x: ops.roll(x, -2, 1), (MASK,), False),
+    Case("pad", lambda x: ops.pad(x, [(1, 2)], 0.5), (X,)),
+    Case("pad", lambda x: ops.pad(x, ((1, 0), (0, 3)), -1.0), (CUBE,)),
+    Case("pad", lambda x: ops.pad(x, ((2, 1), (0, 0), (1, 1)), 1.0), (CUBE,)),
+    Case("pad", lambda x: ops.pad(x, ((1, 1), (1, 1)), 3), (WHOLE,), False),
+    Case("put_largest", lambda x, i, y: ops.put_largest(x * 1.0, i, y), (POSITIVE, SEVERAL, np.exp(Y[:, :3])), False),
+    Case(
+        "put_largest", lambda x, i, y: ops.put_largest(x * 1.0, i, y), (POSITIVE, SEVERAL % 2, np.exp(Y[:, :3])), False
+    ),
     Case("write_rows", lambda x, y: ops.write_rows(x * 1.0, 1, y[:2]), (X, Y)),
     Case("write_rows", lambda x, i, y: ops.write_rows(x * 1.0, i, y[:1]), (X, np.array(2), Y)),
     Case("set_at", lambda x, y: ops.set_at(x * 1.0, 2, y), (X, Y[0])),
@@ -199,6 +243,8 @@ CASES = [
     Case("abs", ops.abs, (KINKS,)),
     Case("abs", ops.abs, (WHOLE,), False),
     Case("cos", ops.cos, (X,)),
+    Case("cos_pi", ops.cos_pi, (X,)),
+    Case("cos_pi", ops.cos_pi, (np.linspace(-64.0, 64.0, 513),)),
     Case("sin", ops.sin, (X,)),
     Case("tanh", ops.tanh, (LARGE,)),
     Case("sigmoid", ops.sigmoid, (LARGE,)),
@@ -293,6 +339,15 @@ CASES = [
     Case("khot_rows", ops.khot_rows, (KHOT[0].astype(np.int64), WEIGHT.T.copy()), False),
     Case("transpose", ops.transpose, (WEIGHT,)),
     Case("einsum", lambda x, y: ops.einsum("ij,kj->ik", x, y), (X, Y)),
+    *(
+        Case("cond", lambda x, n=n: ops.cond(ops.sum(x) > n, lambda: (2 * x, x[0]), lambda: (x * x, x[1])), (X,))
+        for n in (-1e3, 1e3)
+    ),
+    *(
+        Case("members", lambda *trees, parallel=parallel: ops.members(each_member, *trees, parallel=parallel), inputs)
+        for parallel in (True, False)
+        for inputs in (({"a": X, "b": (Y[:, 0], X[:, :2])}, SEVERAL, Y),)
+    ),
 ]
 
 
@@ -323,7 +378,7 @@ def test_same_outputs_and_gradients(number, in_jax):
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.differentiable and c.name != "like"], ids=lambda c: c.name)
 def test_single_precision_stays_single(case):
-    inputs = tuple(np.array(x, np.float32 if x.dtype == np.float64 else None) for x in case.inputs)
+    inputs = jtu.tree_map(lambda x: np.array(x, np.float32 if x.dtype == np.float64 else None), case.inputs)
     results = [case.function(*inputs), case.function(*to_torch(inputs)), jax.eval_shape(case.function, *inputs)]
     for y in jtu.tree_leaves(results):
         assert "float32" in str(y.dtype)
@@ -421,6 +476,45 @@ def test_a_masked_mean_counts_a_mask_that_is_broadcast():
     assert everywhere(lambda x, m: ops.mean(x, mask=m), x, mask) == 1.0
 
 
+def test_choosing_and_moving_by_hand():
+    x = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    index = np.array([[2, 0], [1, 1]], np.int32)
+    np.testing.assert_array_equal(everywhere(ops.gather, x, index), [[3, 1], [5, 5]])
+    np.testing.assert_array_equal(everywhere(ops.swap_last, x), [[1, 4], [2, 5], [3, 6]])
+    np.testing.assert_array_equal(everywhere(lambda x: ops.roll(x, 1, 1), x), [[3, 1, 2], [6, 4, 5]])
+    np.testing.assert_array_equal(everywhere(lambda x: ops.roll(x, -1, 1), x), [[2, 3, 1], [5, 6, 4]])
+    padded = everywhere(lambda x: ops.pad(x, ((0, 1), (2, 0)), 9.0), x)
+    np.testing.assert_array_equal(padded, [[9, 9, 1, 2, 3], [9, 9, 4, 5, 6], [9, 9, 9, 9, 9]])
+    shapes = [ops.move_axis(np.zeros((2, 3, 4, 5)), *axes).shape for axes in ((0, 2), (3, 0), (1, -1))]
+    assert shapes == [(3, 4, 2, 5), (5, 2, 3, 4), (2, 4, 5, 3)]
+
+
+def test_gradients_of_choosing_and_moving_by_hand():
+    x, weight = np.arange(3.0)[None], np.array([[1.0, 10.0, 100.0]])
+
+    def weighted(function):
+        (gradient,) = gradients(lambda x: ops.sum(function(x) * ops.like(weight, x)), x)
+        return (gradient / gradient.max() * 100).ravel()  # `gradients` weighs its only output by a random number
+
+    np.testing.assert_allclose(weighted(lambda x: ops.gather(x, ops.like(np.array([[2, 0, 1]]), x))), [10, 100, 1])
+    np.testing.assert_allclose(weighted(lambda x: ops.gather(x, ops.like(np.array([[1, 1, 0]]), x))), [100, 11, 0])
+    np.testing.assert_allclose(weighted(lambda x: ops.roll(x, 1, 1)), [10, 100, 1])
+    np.testing.assert_allclose(weighted(lambda x: ops.pad(x, [(1, 0)], 5.0)[:, :3]), [10, 100, 0])
+    np.testing.assert_allclose(weighted(lambda x: ops.swap_last(ops.broadcast(x, (3, 3)))[:, 0]), [1, 10, 100])
+
+
+def test_the_smallest_come_in_order_and_the_first_of_equals_first():
+    got = everywhere(lambda x: ops.smallest(x, 4), TIES)
+    np.testing.assert_array_equal(got, [[3, 1, 2, 4], [3, 0, 1, 4], [0, 1, 2, 3]])
+
+
+def test_an_entry_that_is_named_twice_gets_the_larger_value():
+    buffer, index = np.array([[1.0, 2.0, 3.0], [7.0, 8.0, 9.0]]), np.array([[0, 0, 2], [1, 1, 1]], np.int32)
+    value = np.array([[5.0, 4.0, 0.5], [0.1, 0.3, 0.2]])
+    got = everywhere(lambda b, i, v: ops.put_largest(b * 1.0, i, v), buffer, index, value)
+    np.testing.assert_array_equal(got, [[5.0, 2.0, 0.5], [7.0, 0.3, 9.0]])
+
+
 def test_fractions_are_not_cut_by_an_integer_array():
     for convert in (lambda x: x, to_torch, to_jax):
         mask, whole = convert(np.array([True, False])), convert(np.array([3, 4]))
@@ -437,8 +531,9 @@ def test_new_arrays_go_where_the_reference_is():
 def test_dtypes_of_indices():
     for convert in (lambda x: x, to_torch, to_jax):
         x = convert(X)
-        indices = (ops.arange(3, x), ops.argmax(x), ops.searchsorted(convert(SORTED), convert(PROBES)))
-        assert ["int32" in str(i.dtype) for i in indices] == [True] * 3
+        found = ops.searchsorted(convert(SORTED), convert(PROBES))
+        indices = (ops.arange(3, x), ops.argmax(x), found, ops.smallest(x, 2))
+        assert ["int32" in str(i.dtype) for i in indices] == [True] * 4
 
 
 # Layers
@@ -593,6 +688,65 @@ def test_switch_size_takes_the_smallest_that_suffices():
     np.testing.assert_array_equal(got, [9, 9])
 
 
+@pytest.mark.parametrize("convert", [lambda x: x, to_torch], ids=["numpy", "torch"])
+def test_an_eager_choice_runs_one_branch(convert):
+    ran = []
+    for predicate in (True, False):
+        ops.cond(convert(np.array(predicate)), lambda: ran.append("then"), lambda: ran.append("otherwise"))
+    assert ran == ["then", "otherwise"]
+
+
+def test_a_compiled_choice_runs_one_branch():
+    ran = []
+
+    def branch(name, value):
+        jax.debug.callback(lambda: ran.append(name))
+        return value
+
+    def run(predicate, x):
+        return ops.cond(predicate, lambda: branch("then", 2 * x), lambda: branch("otherwise", -x))
+
+    results = []
+    for predicate in (True, False):
+        results.append(float(jax.jit(run)(jnp.array(predicate), jnp.array(3.0))))
+        jax.effects_barrier()
+    assert results == [6.0, -3.0] and ran == ["then", "otherwise"]
+
+
+def test_a_choice_over_seeds_stays_real():
+    def run(predicate, x):
+        return ops.cond(predicate, lambda: 2 * x, lambda: -x)
+
+    with ops.seed_axis("seeds"):
+        mapped = jax.vmap(run, axis_name="seeds")
+        values = jnp.array([1.0, 5.0])
+        # One seed that asks for it is enough.
+        np.testing.assert_array_equal(mapped(jnp.array([False, True]), values), [2.0, 10.0])
+        np.testing.assert_array_equal(mapped(jnp.array([False, False]), values), [-1.0, -5.0])
+        choices = [e for e in jax.make_jaxpr(mapped)(values > 0, values).eqns if e.primitive.name == "cond"]
+    assert [e.invars[0].aval.shape for e in choices] == [()]
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_members_are_what_a_loop_gives(parallel):
+    tree, pick, rows = {"a": X, "b": (Y[:, 0], X[:, :2])}, SEVERAL, Y
+    wanted = [
+        (X[k][SEVERAL[k]] * Y[k, 0], (Y[k] ** 2).sum() * X[k, :2])  # written out, without `ops`
+        for k in range(4)
+    ]
+    got = everywhere(lambda *trees: ops.members(each_member, *trees, parallel=parallel), tree, pick, rows)
+    np.testing.assert_allclose(got["product"], np.stack([a for a, _ in wanted]), rtol=1e-12)
+    np.testing.assert_allclose(got["sum"][0], np.stack([b for _, b in wanted]), rtol=1e-12)
+
+
+def test_members_in_jax_are_one_computation_or_a_loop():
+    def primitives(parallel):
+        run = lambda x: ops.members(lambda row: ops.sum(row * row), x, parallel=parallel)  # noqa: E731
+        return [e.primitive.name for e in jax.make_jaxpr(run)(jnp.asarray(X)).eqns]
+
+    assert "scan" not in primitives(True) and "scan" in primitives(False)
+
+
 def test_used():
     x = np.arange(5)
     assert len(ops.used(x, 3)) == len(ops.used(torch.from_numpy(x), torch.tensor(3))) == 3
@@ -676,7 +830,9 @@ def module_level_imports(path: Path) -> set[str]:
 
 def test_mathematics_imports_neither_framework():
     root = Path(twinax.__file__).parent
-    files = [path for folder in ("networks", "envs", "gflownet", "noise") for path in (root / folder).rglob("*.py")]
+    files = [
+        path for folder in ("networks", "envs", "gflownet", "iqn", "noise") for path in (root / folder).rglob("*.py")
+    ]
     assert len(files) > 15
     for path in files:
         bad = {

@@ -131,7 +131,50 @@ def test_several_seeds_have_mean_and_band(tmp_path):
     series = curves.read_runs([tmp_path / "run"])[0].series("loss")
     assert series is not None and series.values.shape == (30, 3)
     np.testing.assert_allclose(series.mean, series.values.mean(axis=1))
-    assert "bands reach" in write_report([tmp_path / "run"]).read_text()
+    text = write_report([tmp_path / "run"]).read_text()
+    shown = " ".join(Reader(text).words)
+    assert "lines are means over them and bands the 95 % confidence interval of the mean (Student's t)" in shown
+    assert shown.count("mean of 3 seeds") == text.count("<svg") - 1  # in every curve; pictures have no band
+    train(ProbeProblem(), steps=30, run_dir=tmp_path / "one", progress=False)
+    assert "confidence" not in write_report([tmp_path / "one"]).read_text()
+
+
+def test_the_band_is_students_interval_of_the_mean():
+    values = np.array([[1.0, 2.0, 4.0, 5.0], [3.0, 3.0, 3.0, 3.0]])
+    low, high = curves.Series(np.arange(2), np.arange(2), values).interval
+    # Mean 3, s = sqrt(10 / 3), t(0.975, 3) = 3.182446 from a table.
+    half = 3.182446 * np.sqrt(10 / 3) / 2
+    np.testing.assert_allclose(low, [3 - half, 3], rtol=1e-5)
+    np.testing.assert_allclose(high, [3 + half, 3], rtol=1e-5)
+
+
+@pytest.mark.parametrize("logarithmic", [False, True])
+def test_the_band_is_drawn_as_it_is(logarithmic):
+    from matplotlib.figure import Figure
+
+    values = np.geomspace(1, 1e-3, 9)[:, None] * np.array([0.2, 1.0, 3.0])
+    series = curves.Series(np.arange(9), np.arange(9), values)
+    axes = Figure().subplots()
+    plots._line(axes, series, "#000000", plots._EQUAL[0], "steps", logarithmic)
+    corners = np.asarray(axes.collections[0].get_paths()[0].vertices)
+    low, high = series.interval
+    assert low.min() < 0 and np.isclose(corners[:, 1].max(), high.max())
+    lowest = 0.5 * values.min() if logarithmic else low.min()
+    assert np.isclose(corners[:, 1].min(), lowest)
+
+
+def test_the_band_of_a_long_curve_belongs_to_its_running_mean():
+    from matplotlib.figure import Figure
+
+    values = np.random.default_rng(0).normal(size=(1000, 4)) + np.arange(4)
+    axes = Figure().subplots()
+    plots._line(axes, curves.Series(np.arange(1000), np.arange(1000), values), "#000000", plots._EQUAL[0], "steps")
+    kept, smooth = plots._running_mean(np.arange(1000), values)
+    low, high = curves.Series(kept, kept, smooth).interval
+    (line,) = axes.lines
+    np.testing.assert_allclose(line.get_ydata(), smooth.mean(axis=1))
+    corners = np.asarray(axes.collections[0].get_paths()[0].vertices)[:, 1]
+    np.testing.assert_allclose([corners.min(), corners.max()], [low.min(), high.max()])
 
 
 def test_a_run_that_has_just_begun(tmp_path):

@@ -366,7 +366,7 @@ def test_ctrl_c_gives_the_run_so_far():
         ({"keep": 0}, "keep is 0"),
     ],
 )
-def test_bad_numbers(tmp_path, options, sentence):
+def test_bad_numbers(unchecked, tmp_path, options, sentence):
     with pytest.raises(TwinaxError, match=sentence):
         train(ProbeProblem(), **{"steps": 10, "run_dir": tmp_path / "run"} | options)
     assert not (tmp_path / "run").exists()

@@ -11,8 +11,9 @@ import jax
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax.bridge._arrays import flatten, host_array, is_array, is_tensor, numpy_to_tensor, unknown_leaf
+from twinax.bridge._arrays import host_array, is_array, is_tensor, numpy_to_tensor, unknown_leaf
 from twinax.errors import TwinaxError
+from twinax.tree import named_leaves
 
 T = TypeVar("T")
 
@@ -25,8 +26,7 @@ def state_dict(tree: Any) -> dict[str, Any]:
     >>> list(state_dict({"layers": [{"weight": np.zeros((2, 3)), "bias": np.zeros(2)}]}))
     ['layers.0.bias', 'layers.0.weight']
     """
-    names, leaves, _ = flatten(tree)
-    return {name: leaf for name, leaf in zip(names, leaves, strict=True) if is_array(leaf)}
+    return {name: leaf for name, leaf in named_leaves(tree).items() if is_array(leaf)}
 
 
 def load_state_dict(tree: T, mapping: Mapping[str, Any]) -> T:
@@ -35,8 +35,8 @@ def load_state_dict(tree: T, mapping: Mapping[str, Any]) -> T:
     >>> load_state_dict({"bias": np.zeros(2)}, {"bias": np.ones(2)})["bias"].tolist()
     [1.0, 1.0]
     """
-    names, leaves, structure = flatten(tree)
-    wanted = [name for name, leaf in zip(names, leaves, strict=True) if is_array(leaf)]
+    leaves = named_leaves(tree)
+    wanted = [name for name, leaf in leaves.items() if is_array(leaf)]
     missing = [name for name in wanted if name not in mapping]
     extra = [name for name in mapping if name not in set(wanted)]
     if missing or extra:
@@ -44,10 +44,8 @@ def load_state_dict(tree: T, mapping: Mapping[str, Any]) -> T:
             f"the weights do not fit the network: missing {missing[:5] or 'none'}, unexpected {extra[:5] or 'none'} "
             f"({len(missing)} missing, {len(extra)} unexpected)"
         )
-    filled = [
-        _filled(name, leaf, mapping[name]) if is_array(leaf) else leaf for name, leaf in zip(names, leaves, strict=True)
-    ]
-    return jtu.tree_unflatten(structure, filled)
+    filled = [_filled(name, leaf, mapping[name]) if is_array(leaf) else leaf for name, leaf in leaves.items()]
+    return jtu.tree_unflatten(jtu.tree_structure(tree), filled)
 
 
 def save_weights(path: str | Path, network: Any) -> None:

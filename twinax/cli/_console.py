@@ -67,7 +67,7 @@ def metric_rows(summary: Mapping[str, Any], leave_out: Iterable[str] = ()) -> li
     return [
         (name, value)
         for name, value in summary.items()
-        if name not in out and not name.startswith("picture/") and _is_number(value)
+        if name not in out and not name.startswith(("picture/", "film/")) and _is_number(value)
     ]
 
 

@@ -20,7 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(found: Namespace) -> int:
     from twinax import conf, engines, runs
-    from twinax.runs import checkpoint, pictures
+    from twinax.runs import checkpoint, films, pictures
 
     directory = Path(found.run)
     stored = runs.RunDirectory(directory)
@@ -31,20 +31,23 @@ def run(found: Namespace) -> int:
         trainer.mode, problem, dtype=trainer.dtype, chunk=trainer.chunk, seeds=config.seeds, noise=trainer.noise
     )
     engine.start(config.seed)
-    state, meta = checkpoint.load(checkpoint.latest(directory, refused=_warn), like=engine.state())
-    seed = _fresh_seed(found.seed)
+    state, meta = checkpoint.load(checkpoint.latest(directory, refused=warn), like=engine.state())
+    seed = fresh_seed(found.seed)
     engine.load(_with_seed(state, seed))
     metrics = dict(engine.evaluate())
-    scores = {name: value for name, value in metrics.items() if not name.startswith(pictures.PREFIX)}
+    scores = {name: x for name, x in metrics.items() if not name.startswith((pictures.PREFIX, films.PREFIX))}
     facts = {"step": meta["step"], "mode": trainer.mode, "seed": seed, "metrics": scores}
     path = _settings.write_json(directory / "eval.json", facts)
     title = f"step {meta['step']:,}, draws from seed {seed}"
-    _console.table(title, ("metric", "value"), _console.metric_rows(metrics))
-    _console.facts({"written": path})
+    _console.table(title, ("metric", "value"), _console.metric_rows(scores))
+    shown = films.select(metrics)
+    films.save(stored.films, {f"eval-{name}": film for name, film in shown.items()}, int(meta["step"]))
+    _console.facts({"written": path, **({"films": stored.films} if shown else {})})
     return 0
 
 
-def _fresh_seed(given: int | None) -> int:
+def fresh_seed(given: int | None) -> int:
+    """The root of draws that was asked for, or a new one."""
     if given is None:
         import secrets
 
@@ -64,7 +67,8 @@ def _with_seed(state: Any, seed: int) -> Any:
     return dataclasses.replace(state, seed=(seed + np.arange(old.size)).reshape(old.shape).astype(old.dtype))
 
 
-def _warn(sentence: str) -> None:
+def warn(sentence: str) -> None:
+    """A sentence on standard error."""
     import sys
 
     print(f"warning: {sentence}", file=sys.stderr)

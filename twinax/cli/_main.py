@@ -13,7 +13,20 @@ from types import ModuleType
 from typing import NoReturn
 
 from twinax import __version__
-from twinax.cli import _cache, _compare, _demo, _doctor, _eval, _list, _measure, _parity, _report, _resume, _train
+from twinax.cli import (
+    _cache,
+    _compare,
+    _demo,
+    _doctor,
+    _eval,
+    _list,
+    _measure,
+    _parity,
+    _play,
+    _report,
+    _resume,
+    _train,
+)
 from twinax.cli._errors import INTERRUPTED, describe, known_errors
 from twinax.errors import TwinaxError, UnknownName
 
@@ -21,6 +34,7 @@ COMMANDS: dict[str, ModuleType] = {
     "train": _train,
     "resume": _resume,
     "eval": _eval,
+    "play": _play,
     "parity": _parity,
     "compare": _compare,
     "report": _report,

@@ -104,8 +104,11 @@ def _same_last_part(key: str, names: list[str]) -> list[str]:
 def _sentences(section: type) -> dict[str, str]:
     """Field name to the string under it, base classes first."""
     found: dict[str, str] = {}
-    for base in reversed([section, *section.__mro__[:-1]]):
-        base = base.__dict__.get("options", base)  # a mirrored section has its text in the library
+    # A mirrored section has its text in the library, perhaps in several classes there.
+    written = [
+        (base.__dict__["options"].__mro__ if "options" in base.__dict__ else (base,)) for base in section.__mro__
+    ]
+    for base in filter(dataclasses.is_dataclass, reversed(list(itertools.chain(*written)))):
         body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
         for field, text in itertools.pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):

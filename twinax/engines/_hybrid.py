@@ -74,7 +74,7 @@ class HybridEngine(TorchEngine):
             jax.block_until_ready(terms)
             self.compile_seconds = time.perf_counter() - begin
         self._sync.push(self._trees()[0])
-        return state, terms
+        return state, {name: torch.from_numpy(np.array(value)) for name, value in terms.items()}
 
     @contextlib.contextmanager
     def _one_thread(self):

@@ -16,10 +16,8 @@ def apply_update(recipe: Optimizer, networks: Any, gradients: Any, moments: Mome
     """New networks, new moments, and the norm of the gradients before clipping."""
     # As products: XLA's plain sum on the CPU adds one number after the other.
     norm = jnp.sqrt(sum(jnp.vdot(g, g) for g in jax.tree.leaves(gradients)))
-    if recipe.clip_norm:
-        # PyTorch's formula, with its 1e-6, so that both engines clip alike.
-        scale = jnp.minimum(recipe.clip_norm / (norm + 1e-6), 1.0)
-        gradients = jax.tree.map(lambda g: g * scale, gradients)
+    clipped = recipe.clipped(tree.named_leaves(gradients), norm)
+    gradients = jax.tree.unflatten(jax.tree.structure(gradients), list(clipped.values()))
     if recipe.name == "sgd":
         updates, count, first, second = gradients, moments.count + 1, moments.first, moments.second
     else:

@@ -84,7 +84,9 @@ class TorchUpdate:
         """Clip, step, and give the norm of the gradients before clipping."""
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters.values()])
         if self.recipe.clip_norm:
-            torch.nn.utils.clip_grads_with_norm_(self.parameters.values(), self.recipe.clip_norm, norm)
+            gradients: dict[str, Any] = {name: p.grad for name, p in self.parameters.items()}
+            for name, gradient in self.recipe.clipped(gradients, norm).items():
+                self.parameters[name].grad = gradient
         if self.recipe.decay_steps:
             for group, rate in zip(self.optimizer.param_groups, self.base, strict=True):
                 group["lr"] = rate * self.recipe.factor(self.count)

@@ -1,12 +1,16 @@
 """Worlds: their rules as arrays in, arrays out, for every framework."""
 
 from twinax.envs._check import EnvReport, check_env
+from twinax.envs._cleanup import Cleanup
 from twinax.envs._enumeration import Enumeration, enumerate_states
 from twinax.envs._environment import Environment
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
 from twinax.envs._hypergrid import GridState, Hypergrid
+from twinax.envs._treasurehunt import TreasureHunt
+from twinax.envs._world import World
 
 __all__ = [
+    "Cleanup",
     "Corners",
     "Enumeration",
     "EnvReport",
@@ -14,7 +18,9 @@ __all__ = [
     "GridReward",
     "GridState",
     "Hypergrid",
+    "TreasureHunt",
     "Uniform",
+    "World",
     "check_env",
     "enumerate_states",
 ]

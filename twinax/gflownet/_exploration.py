@@ -49,7 +49,7 @@ class Exploration:
         return {name: np.array(values, np.float32) for name, values in pairs.items()}
 
 
-def scheduled(values: Float[Array, 3], step: Any) -> Float[Array, ""]:
+def scheduled(values: Float[Array, " 3"], step: Any) -> Float[Array, ""]:
     """(start, end, steps) at a step: linear, then constant."""
     start, end, steps = values[0], values[1], values[2]
     done = ops.clip(ops.cast(step, values) / ops.where(steps > 0, steps, 1.0), 0.0, 1.0)

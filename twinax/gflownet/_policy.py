@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from twinax import ops
 from twinax.envs import Environment
 from twinax.errors import TwinaxError, UnknownName
-from twinax.networks import MLP, Linear, acting, activation, perceptron
+from twinax.networks import MLP, ActingLinear, Linear, acting, activation, perceptron
 from twinax.types import Array, Float
 
 BACKWARD = ("learned", "uniform", "maxent")
@@ -49,7 +50,7 @@ class Outputs(NamedTuple):
 class Policy(eqx.Module):
     """One MLP whose outputs are forward logits, then backward logits, then log-flow."""
 
-    layers: tuple[Linear, ...]
+    layers: tuple[Linear | ActingLinear, ...]
     activation: str = eqx.field(static=True)
     sizes: tuple[int, int, int] = eqx.field(static=True)
 
@@ -89,7 +90,8 @@ class SeparatePolicy(eqx.Module):
 class Networks(eqx.Module):
     """All trainable parameters. log Z is the sum of `log_z`; None where the objective has no use for it."""
 
-    policy: Policy | SeparatePolicy
+    policy: Callable[[Any], Outputs]
+    """`Policy`, `SeparatePolicy` or a module of one's own that also has `acting`."""
     log_z: Array | None
 
 

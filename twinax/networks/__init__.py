@@ -2,6 +2,7 @@
 
 from twinax.networks._layers import ACTIVATIONS, ActingLinear, KHot, Linear, acting, activation
 from twinax.networks._mlp import MLP, Ensemble, perceptron
+from twinax.networks._noisy import NoisyLinear
 from twinax.networks._torch_module import as_torch_module
 from twinax.networks._trees import ema, frozen, num_parameters
 
@@ -12,6 +13,7 @@ __all__ = [
     "Ensemble",
     "KHot",
     "Linear",
+    "NoisyLinear",
     "acting",
     "activation",
     "as_torch_module",

@@ -77,6 +77,11 @@ class ActingLinear(eqx.Module):
     table: Array
     bias: Array | None
 
+    @property
+    def weight(self) -> Array:
+        """As a `Linear` has it."""
+        return self.table.T
+
     def __call__(self, x: Any) -> Array:
         sparse = isinstance(x, KHot)
         y = ops.khot_rows(x.indices, self.table) if sparse else _in_precision_of(self.table, x) @ self.table

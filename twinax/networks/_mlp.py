@@ -11,7 +11,7 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.errors import TwinaxError
-from twinax.networks._layers import Linear, activation
+from twinax.networks._layers import ActingLinear, Linear, activation
 from twinax.types import Array
 
 M = TypeVar("M", bound=eqx.Module)
@@ -25,7 +25,7 @@ class MLP(eqx.Module):
     (16, 9)
     """
 
-    layers: tuple[Linear, ...]
+    layers: tuple[Linear | ActingLinear, ...]
     activation: str = eqx.field(static=True)
 
     @classmethod
@@ -42,7 +42,7 @@ class MLP(eqx.Module):
         return perceptron(self.layers, self.activation, x)
 
 
-def perceptron(layers: Sequence[Linear], act: str, x: Any) -> Array:
+def perceptron(layers: Sequence[Linear | ActingLinear], act: str, x: Any) -> Array:
     """Apply linear layers with an activation between them."""
     function = activation(act)
     for layer in layers[:-1]:

@@ -50,7 +50,9 @@ def _from_bits(bits, draw: Draw):
     return jnp.float32(np.sqrt(2.0)) * jax.lax.erf_inv(2.0 * uniform - 1.0)
 
 
-def numpy_draws(spec: Mapping[str, Draw], seed: int, step: int, stream: int = 0) -> dict[str, np.ndarray]:
+def numpy_draws(
+    spec: Mapping[str, Draw], seed: int | np.integer, step: int | np.integer, stream: int = 0
+) -> dict[str, np.ndarray]:
     """The same numbers as `key_draws`, as NumPy arrays."""
     return {name: np.asarray(value) for name, value in key_draws(spec, seed, step, stream).items()}
 

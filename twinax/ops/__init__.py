@@ -103,9 +103,47 @@ def take_along(x: Any, index: Any) -> Any:
     return _of[type(x)].take_along(x, index)
 
 
+def gather(x: Any, index: Any) -> Any:
+    """Several entries of the last axis per row: `x[..., index]`, where both have the same leading axes."""
+    return _of[type(x)].gather(x, index)
+
+
+def smallest(x: Any, number: int) -> Any:
+    """Indices (int32) of the smallest entries of the last axis, in order; of equal ones the first comes first."""
+    return _of[type(x)].smallest(x, number)
+
+
+def swap_last(x: Any) -> Any:
+    """The last two axes exchanged."""
+    return _of[type(x)].swap_last(x)
+
+
+def move_axis(x: Any, source: int, target: int) -> Any:
+    """One axis moved to another place."""
+    return _of[type(x)].move_axis(x, source, target)
+
+
+def roll(x: Any, shift: int, axis: int) -> Any:
+    """Entries moved along an axis; those that leave at one end come in at the other."""
+    return _of[type(x)].roll(x, shift, axis)
+
+
+def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
+    """A constant border: (before, after) for each of the last axes that `widths` names."""
+    return _of[type(x)].pad(x, widths, value)
+
+
 def set_at(buffer: Any, index: Any, value: Any) -> Any:
     """The buffer with `buffer[index] = value`; PyTorch and NumPy may write in place."""
     return _of[type(buffer)].set_at(buffer, index, value)
+
+
+def put_largest(buffer: Any, index: Any, value: Any) -> Any:
+    """The buffer with entries of the last axis replaced, row by row; an entry named twice gets the larger value.
+
+    Values are positive. PyTorch and NumPy may write in place.
+    """
+    return _of[type(buffer)].put_largest(buffer, index, value)
 
 
 def write_rows(buffer: Any, start: Any, rows: Any) -> Any:
@@ -174,6 +212,11 @@ def abs(x: Any) -> Any:
 def cos(x: Any) -> Any:
     """Cosine."""
     return _of[type(x)].cos(x)
+
+
+def cos_pi(x: Any) -> Any:
+    """cos(pi x)."""
+    return _of[type(x)].cos_pi(x)
 
 
 def sin(x: Any) -> Any:
@@ -367,6 +410,21 @@ def while_loop(condition: Callable, body: Callable, carry: Any) -> Any:
     return _of[type(jtu.tree_leaves(carry)[0])].while_loop(condition, body, carry)
 
 
+def cond(predicate: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+    """`then()` or `otherwise()`; only the chosen one runs.
+
+    With several seeds in one program, `then` runs for all of them if one of them asks for it.
+    """
+    return _of[type(predicate)].cond(predicate, then, otherwise)
+
+
+def members(function: Callable, *trees: Any, parallel: bool = True) -> Any:
+    """`function` applied along the leading axis of trees, results stacked: in JAX at once, or one after the other."""
+    import jax.tree_util as jtu
+
+    return _of[type(jtu.tree_leaves(trees)[0])].members(function, trees, parallel)
+
+
 def map_rows(function: Callable, rows: Any, tile: int) -> Any:
     """Apply a function of a batch to many rows, `tile` rows at a time, to bound memory."""
     import jax.tree_util as jtu
@@ -400,7 +458,9 @@ __all__ = [
     "cast",
     "clip",
     "concat",
+    "cond",
     "cos",
+    "cos_pi",
     "cumsum",
     "einsum",
     "elu",
@@ -408,6 +468,7 @@ __all__ = [
     "flip",
     "framework",
     "full",
+    "gather",
     "gelu",
     "huber",
     "khot_linear",
@@ -423,17 +484,23 @@ __all__ = [
     "max",
     "maximum",
     "mean",
+    "members",
     "min",
     "minimum",
+    "move_axis",
     "one_hot",
+    "pad",
     "prod",
+    "put_largest",
     "relu",
+    "roll",
     "scan",
     "searchsorted",
     "seed_axis",
     "set_at",
     "sigmoid",
     "sin",
+    "smallest",
     "softmax",
     "softplus",
     "sqrt",
@@ -442,6 +509,7 @@ __all__ = [
     "std",
     "stop_gradient",
     "sum",
+    "swap_last",
     "switch_size",
     "take",
     "take_along",

@@ -38,3 +38,14 @@ def used(x: Any, count: Any) -> Any:
 
 def switch_size(count: Any, sizes: tuple[int, ...], function: Callable[[int], Any]) -> Any:
     return function(int(count))
+
+
+def cond(predicate: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+    return then() if bool(predicate) else otherwise()
+
+
+def members(stack: Callable, unbind: Callable, function: Callable, trees: Any, parallel: bool) -> Any:
+    leaves, structure = jtu.tree_flatten(trees)
+    each = zip(*(unbind(leaf) for leaf in leaves), strict=True)
+    results = [function(*jtu.tree_unflatten(structure, row)) for row in each]
+    return jtu.tree_map(lambda *items: stack(items), *results)

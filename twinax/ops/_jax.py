@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -46,6 +47,17 @@ def abs(x):
     return x * lax.stop_gradient(jnp.sign(x))
 
 
+def cos_pi(x):
+    # XLA's cosine on the CPU takes one element at a time; this series is vectorised, many times faster, and the
+    # whole turns are taken off without rounding. cos(pi x) = sin(pi (1/2 - |x|)) on [-1, 1].
+    angle = math.pi * (0.5 - jnp.abs(x - 2 * jnp.round(x / 2)))
+    square = angle * angle
+    series = jnp.zeros_like(x)
+    for power in range(21 if x.dtype == jnp.float64 else 13, 0, -2):
+        series = series * square + (-1) ** (power // 2) / math.factorial(power)
+    return angle * series
+
+
 def take(x, index, axis):
     return jnp.take(x, index, axis=axis, mode="clip")
 
@@ -59,6 +71,22 @@ def take_along(x, index):
     return jnp.take_along_axis(x, jnp.expand_dims(index, -1), -1, mode="clip")[..., 0]
 
 
+def gather(x, index):
+    return jnp.take_along_axis(x, index, -1, mode="clip")
+
+
+def smallest(x, number):
+    return lax.top_k(-x, number)[1].astype(jnp.int32)
+
+
+def swap_last(x):
+    return jnp.swapaxes(x, -1, -2)
+
+
+def pad(x, widths, value):
+    return jnp.pad(x, [(0, 0)] * (x.ndim - len(widths)) + list(widths), constant_values=value)
+
+
 def set_at(buffer, index, value):
     if not isinstance(index, tuple) and jnp.ndim(index) == 0:
         # A slice written in place; a scatter with one row is many times slower.
@@ -66,6 +94,11 @@ def set_at(buffer, index, value):
         value = jnp.broadcast_to(jnp.asarray(value, buffer.dtype), buffer.shape[1:])
         return lax.dynamic_update_index_in_dim(buffer, value, index, 0)
     return buffer.at[index].set(value, mode="promise_in_bounds")
+
+
+def put_largest(buffer, index, value):
+    rows = jnp.broadcast_to(jnp.arange(buffer.shape[0])[:, None], index.shape)
+    return buffer.at[rows, index].set(0).at[rows, index].max(value)
 
 
 def write_rows(buffer, start, rows):
@@ -77,6 +110,7 @@ def one_hot(index, size, dtype):
 
 
 concat, stack, flip = jnp.concatenate, jnp.stack, jnp.flip
+move_axis, roll = jnp.moveaxis, jnp.roll
 
 
 def broadcast(x, shape):
@@ -228,6 +262,15 @@ def while_loop(condition, body, carry):
         return _over_seeds(held.astype(jnp.int32), lax.pmax) > 0
 
     return lax.while_loop(predicate, body, jtu.tree_map(jnp.asarray, carry))
+
+
+def cond(predicate, then, otherwise):
+    chosen = _over_seeds(jnp.asarray(predicate).astype(jnp.int32), lax.pmax) > 0
+    return lax.cond(chosen, then, otherwise)
+
+
+def members(function, trees, parallel):
+    return jax.vmap(function)(*trees) if parallel else lax.map(lambda each: function(*each), trees)
 
 
 def map_rows(function, rows, tile):

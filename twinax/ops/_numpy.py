@@ -47,8 +47,31 @@ def take_along(x, index):
     return np.take_along_axis(x, np.asarray(index)[..., None].astype(np.int64), -1)[..., 0]
 
 
+def gather(x, index):
+    return np.take_along_axis(x, np.asarray(index).astype(np.int64), -1)
+
+
+def smallest(x, number):
+    return np.argsort(x, -1, kind="stable")[..., :number].astype(np.int32)
+
+
+def swap_last(x):
+    return np.swapaxes(x, -1, -2)
+
+
+def pad(x, widths, value):
+    return np.pad(x, [(0, 0)] * (x.ndim - len(widths)) + list(widths), constant_values=value)
+
+
 def set_at(buffer, index, value):
     buffer[index] = value
+    return buffer
+
+
+def put_largest(buffer, index, value):
+    rows = np.arange(len(buffer))[:, None]
+    buffer[rows, index] = 0
+    np.maximum.at(buffer, (rows, index), value)
     return buffer
 
 
@@ -70,7 +93,7 @@ def stack(arrays, axis):
     return np.stack(arrays, axis)
 
 
-flip = np.flip
+flip, move_axis, roll = np.flip, np.moveaxis, np.roll
 
 
 def broadcast(x, shape):
@@ -83,6 +106,10 @@ def searchsorted(sorted_values, values, right):
 
 exp, log, sqrt, abs, cos, sin, tanh = np.exp, np.log, np.sqrt, np.abs, np.cos, np.sin, np.tanh
 minimum, maximum = np.minimum, np.maximum
+
+
+def cos_pi(x):
+    return np.cos(math.pi * x)
 
 
 def sigmoid(x):
@@ -201,5 +228,6 @@ einsum = np.einsum
 
 scan = partial(_eager.scan, np.stack)
 map_rows = partial(_eager.map_rows, np.concatenate)
-used, switch_size = _eager.used, _eager.switch_size
+used, switch_size, cond = _eager.used, _eager.switch_size, _eager.cond
+members = partial(_eager.members, np.stack, list)
 while_loop = _eager.while_loop

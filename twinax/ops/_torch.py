@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import jax.tree_util as jtu
@@ -51,6 +52,10 @@ minimum, maximum, sigmoid, relu = torch.minimum, torch.maximum, torch.sigmoid, t
 einsum = torch.einsum
 
 
+def cos_pi(x):
+    return torch.cos(math.pi * x)
+
+
 def take(x, index, axis):
     if index.dtype is not torch.int32 and index.dtype is not torch.int64:
         index = index.long()
@@ -67,9 +72,30 @@ def take_along(x, index):
     return torch.gather(x, -1, index.unsqueeze(-1)).squeeze(-1)
 
 
+def gather(x, index):
+    return torch.gather(x, -1, index.long())
+
+
+def smallest(x, number):
+    return torch.sort(x, dim=-1, stable=True).indices[..., :number].to(torch.int32)
+
+
+def swap_last(x):
+    return x.transpose(-1, -2)
+
+
+def pad(x, widths, value):
+    return F.pad(x, [n for pair in reversed(widths) for n in pair], value=value)
+
+
 def set_at(buffer, index, value):
     buffer[index] = value
     return buffer
+
+
+def put_largest(buffer, index, value):
+    index = index.long()
+    return buffer.scatter_(-1, index, 0).scatter_reduce_(-1, index, value, "amax")
 
 
 def write_rows(buffer, start, rows):
@@ -82,7 +108,11 @@ def one_hot(index, size, dtype):
     return (index.unsqueeze(-1) == torch.arange(size, device=index.device)).to(_dtype(dtype))
 
 
-concat, stack = torch.cat, torch.stack
+concat, stack, move_axis = torch.cat, torch.stack, torch.movedim
+
+
+def roll(x, shift, axis):
+    return torch.roll(x, shift, axis)
 
 
 def flip(x, axis):
@@ -183,7 +213,8 @@ def khot_linear(indices, weight, bias):
 
 scan = partial(_eager.scan, torch.stack)
 map_rows = partial(_eager.map_rows, torch.cat)
-used, switch_size = _eager.used, _eager.switch_size
+used, switch_size, cond = _eager.used, _eager.switch_size, _eager.cond
+members = partial(_eager.members, torch.stack, torch.unbind)
 
 
 @torch.no_grad()

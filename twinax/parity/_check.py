@@ -81,9 +81,19 @@ class _Ladder:
             for mode in self.modes
         }
         self.sides: dict[str, Side] = make_sides(self.modes, self.problem)
-        self.state = widened(self.problem.init(self.seed), self.dtype)
+        self.state = self._first_state()
         self.batches: dict[str, Any] = {}
         self.evidence = Evidence({}, {})
+
+    def _first_state(self) -> Any:
+        """A fresh state, or one that the reference has trained until there is something to learn from."""
+        state = widened(self.problem.init(self.seed), self.dtype)
+        if not self.problem.warm_up:
+            return state
+        engine = self.engines[self.reference]
+        engine.load(state)
+        engine.run(self.problem.warm_up)
+        return engine.state()
 
     @property
     def reference(self) -> str:
@@ -119,7 +129,7 @@ class _Ladder:
 
     def collect(self) -> Iterator[Row]:
         """Rung 2: equal draws, equal samples."""
-        draws = widened(numpy_draws(self.problem.draws(), self.seed, 0), self.dtype)
+        draws = widened(numpy_draws(self.problem.draws(), self.seed, int(self.state.step)), self.dtype)
         settings = widened(self.problem.settings(), self.dtype)
         found = {}
         for mode, side in self.sides.items():

@@ -16,11 +16,14 @@ Gradients = dict[str, dict[str, np.ndarray]]
 
 
 def named_terms(result: Any) -> dict[str, Any]:
-    """What a loss function returned, by name: its terms, then the loss. A bare scalar has no terms."""
+    """What a loss function returned, by name: its terms, then the loss. A bare scalar has no terms.
+
+    A name with a slash is no term but an array that the problem itself reads after an update.
+    """
     loss, terms = result if isinstance(result, tuple) else (result, {})
     if not isinstance(terms, Mapping):
         raise TwinaxError(f"a loss returns a scalar or (scalar, terms by name); the terms are a {type(terms).__name__}")
-    named = loss_last({**terms, "loss": loss})
+    named = loss_last({**{name: value for name, value in terms.items() if "/" not in name}, "loss": loss})
     for name, value in named.items():
         if tuple(np.shape(value)) != ():
             raise TwinaxError(f"the term '{name}' of a loss has shape {tuple(np.shape(value))}; it must be a scalar")

@@ -214,7 +214,7 @@ def _proportional(b: np.ndarray, a: np.ndarray, slope: float) -> bool:
 
 
 def _same(a: float, b: float) -> bool:
-    return abs(a - b) <= EXACT * abs(b)
+    return bool(abs(a - b) <= EXACT * abs(b))
 
 
 def _equal(a: np.ndarray, b: np.ndarray | None) -> bool:

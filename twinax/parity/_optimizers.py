@@ -68,9 +68,7 @@ def _in_numpy(recipe: Optimizer, networks: Any, gradients: list[Any]) -> tuple[A
     for count, gradient in enumerate(gradients):
         g = tree.named_leaves(gradient)
         norms.append(float(np.sqrt(sum(np.sum(np.square(x)) for x in g.values()))))
-        if recipe.clip_norm:
-            shrink = min(recipe.clip_norm / (norms[-1] + 1e-6), 1.0)
-            g = {name: x * shrink for name, x in g.items()}
+        g = _clip(recipe, g, norms[-1])
         for name, x in values.items():
             rate = recipe.rate(name) * recipe.factor(count)
             if recipe.name == "sgd":
@@ -87,3 +85,18 @@ def _in_numpy(recipe: Optimizer, networks: Any, gradients: list[Any]) -> tuple[A
         np.array(len(gradients), np.int32), tree.with_leaves(blank.first, first), tree.with_leaves(blank.second, second)
     )
     return tree.with_leaves(networks, values), moments, norms
+
+
+def _clip(recipe: Optimizer, g: dict[str, np.ndarray], norm: float) -> dict[str, np.ndarray]:
+    if not recipe.clip_norm:
+        return g
+    if recipe.clip_by == "all":
+        return {name: x * min(recipe.clip_norm / (norm + 1e-6), 1.0) for name, x in g.items()}
+    clipped = {name: np.array(x) for name, x in g.items()}
+    for first in {name.split(".")[0] for name in g}:
+        mine = [name for name in g if name.split(".")[0] == first]
+        for member in range(len(g[mine[0]])):
+            norm = float(np.sqrt(sum(np.sum(np.square(g[name][member])) for name in mine)))
+            for name in mine:
+                clipped[name][member] *= min(recipe.clip_norm / (norm + 1e-6), 1.0)
+    return clipped

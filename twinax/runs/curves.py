@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from twinax.errors import TwinaxError
-from twinax.runs import metrics, pictures
+from twinax.runs import films, metrics, pictures
 from twinax.runs.directory import RunDirectory
+from twinax.runs.films import Film
 
 _BOOKKEEPING = {"step", "seconds", "loss_mean", "loss_per_seed"}
 
@@ -31,6 +32,16 @@ class Series:
     @property
     def mean(self) -> np.ndarray:
         return self.values.mean(axis=1)
+
+    @property
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """Both ends of the 95 % confidence interval of the mean over seeds, by Student's t; needs two seeds."""
+        from scipy.special import stdtrit  # jax brings scipy along
+
+        seeds = self.values.shape[1]
+        # mean +- t(0.975, n - 1) * s / sqrt(n)
+        half = stdtrit(seeds - 1, 0.975) * self.values.std(axis=1, ddof=1) / np.sqrt(seeds)
+        return self.mean - half, self.mean + half
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,8 @@ class RunRecord:
     """Arrays of the last evaluation."""
     picture_step: int
     """The step of that evaluation."""
+    films: list[Film]
+    """The last film of each name."""
 
     def names(self) -> list[str]:
         """Numbers in the log, in the order of their appearance."""
@@ -116,4 +129,13 @@ def _read(path: Path, name: str) -> RunRecord:
     directory = RunDirectory(path)
     config = directory.config_path.read_text(encoding="utf-8") if directory.config_path.exists() else ""
     images, step = pictures.load(directory.pictures_path)
-    return RunRecord(name, path, directory.read_summary(), directory.read_metrics(), config, images, step)
+    return RunRecord(
+        name,
+        path,
+        directory.read_summary(),
+        directory.read_metrics(),
+        config,
+        images,
+        step,
+        films.newest(directory.films),
+    )

@@ -2,9 +2,11 @@
 
 config.yaml         the whole configuration (absent when the run was started from Python without one)
 metrics.jsonl       one object per logged step
+metrics.csv         the same rows as a table, written when a training ends
 summary.json        final metrics, speed, versions, the command
 checkpoints/        one directory per saved step
 plots/              pictures.safetensors of the last evaluation, and PNG files of the report
+films/              <name>-<step>.gif, one per film and evaluation, when the problem has any
 tensorboard/        event files, when asked for
 report.html         written by `twinax report`
 """
@@ -12,14 +14,14 @@ report.html         written by `twinax report`
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from twinax.errors import TwinaxError
-from twinax.runs import checkpoint, files, lock, metrics, plain
+from twinax.runs import checkpoint, files, lock, metrics, metrics_csv, plain
 
 # Other commands may have left these in a directory before a training uses it.
 _FOREIGN = {"parity.json", "compare.json"}
@@ -41,6 +43,10 @@ class RunDirectory:
         return self.path / "metrics.jsonl"
 
     @property
+    def csv_path(self) -> Path:
+        return self.path / "metrics.csv"
+
+    @property
     def summary_path(self) -> Path:
         return self.path / "summary.json"
 
@@ -51,6 +57,10 @@ class RunDirectory:
     @property
     def pictures_path(self) -> Path:
         return self.plots / "pictures.safetensors"
+
+    @property
+    def films(self) -> Path:
+        return self.path / "films"
 
     @property
     def tensorboard(self) -> Path:
@@ -134,6 +144,11 @@ class RunDirectory:
         """The rows of metrics.jsonl; none before the first was written."""
         self.must_exist()
         return metrics.read(self.metrics_path) if self.metrics_path.exists() else []
+
+    def write_csv(self, rows: Sequence[metrics.Row]) -> None:
+        """Write metrics.csv whole."""
+        with files.writing("the table", self.csv_path, kept="the checkpoints and metrics.jsonl are intact"):
+            files.replace_file(self.csv_path, metrics_csv.text(rows))
 
     def must_exist(self) -> None:
         """Raise unless the directory is there."""

@@ -30,6 +30,12 @@ ENTRIES = {
     "sampled_total_variation": Entry(
         "Sampled total variation", "From recent samples; sampling alone keeps it above 0."
     ),
+    "score": Entry("Score", "Reward of all agents in an epoch of training."),
+    "score_greedy": Entry("Score, greedy", "Reward of all agents in an epoch without exploration."),
+    "score_epsilon": Entry("Score with some exploration", "The same with a small probability of random actions."),
+    "score_random": Entry("Score, random", "Reward of all agents in an epoch of random actions: the measure to beat."),
+    "value": Entry("Value", "Mean return that the networks expect, over the batch."),
+    "trained": Entry("Trained", "1 if the replay had enough to train on."),
     "grad_norm": Entry("Gradient norm", "Global norm before clipping."),
     "length": Entry("Trajectory length", "Mean number of steps in a trajectory."),
     "log_reward": Entry("log reward", "Mean over the batch."),

@@ -32,6 +32,7 @@ figure { margin: 0; min-width: 0; }
 figure.wide { margin: 0 0 16px; max-width: 900px; }
 figure svg { display: block; width: 100%; height: auto; }
 figure svg text { font-family: inherit !important; }
+img.film { display: block; width: 100%; image-rendering: pixelated; border-radius: 4px; }
 figcaption { color: var(--soft); font-size: 13px; }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 20px; margin: 0 0 12px; }
 .chip { display: inline-block; width: 12px; height: 12px; border-radius: 3px; }

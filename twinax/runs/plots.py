@@ -30,6 +30,8 @@ _STACKED = (
     {"linewidth": 1.4, "linestyle": (0, (1, 2)), "alpha": 1.0},
 )
 _MOST_POINTS = 800
+BAND = "95 % confidence interval of the mean (Student's t)"
+"""What the band around the line of several seeds is."""
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -80,10 +82,11 @@ def curve(name: str, runs: Sequence[RunRecord], over: str = "steps") -> Callable
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
+        logarithmic = _spans_decades([series for _, series in found])
         strokes = _STACKED if over == "steps" and _coincide([series for _, series in found]) else _EQUAL
         for order, (index, series) in enumerate(found):
-            _line(axes, series, COLOURS[index % len(COLOURS)], strokes[order % len(strokes)], over)
-        if _spans_decades([series for _, series in found]):
+            _line(axes, series, COLOURS[index % len(COLOURS)], strokes[order % len(strokes)], over, logarithmic)
+        if logarithmic:
             axes.set_yscale("log")
         elif min(series.values.min() for _, series in found) < 0 < max(series.values.max() for _, series in found):
             axes.axhline(0, color=_INK, alpha=0.4, linewidth=0.8)
@@ -91,6 +94,7 @@ def curve(name: str, runs: Sequence[RunRecord], over: str = "steps") -> Callable
         axes.set_xlabel("seconds of training" if over == "seconds" else "steps")
         axes.set_title(title(name), loc="left", fontsize=11, fontweight="bold")
         axes.margins(x=0.01)
+        _seed_legend(figure, [(COLOURS[index % len(COLOURS)], series) for index, series in found])
         values = np.concatenate([series.values.ravel() for _, series in found])
         whole = bool(np.all(values % 1 == 0))
         if not np.ptp(values):
@@ -135,30 +139,52 @@ def picture_size(images: Mapping[str, np.ndarray]) -> tuple[float, float]:
     return 2.6 * (len(images) + _comparable(images)) + 1.2, 2.7
 
 
-def _line(axes: Any, series: Series, colour: str, stroke: Mapping[str, Any], over: str) -> None:
+def _line(
+    axes: Any, series: Series, colour: str, stroke: Mapping[str, Any], over: str, logarithmic: bool = False
+) -> None:
     x = series.seconds if over == "seconds" else series.steps
-    mean = series.mean
+    marks = {"marker": "o", "markersize": stroke["linewidth"] + 1.5}
+    if len(x) > 60:
+        keep, marks = _thin(len(x)), {}
+        if series.values.shape[1] == 1:
+            axes.plot(x[keep], series.mean[keep], color=colour, linewidth=0.6, alpha=0.25)
+        # Seed by seed: the band then belongs to what the line shows.
+        x, smooth = _running_mean(x, series.values)
+        series = Series(x, x, smooth)
     if series.values.shape[1] > 1:
-        keep = _thin(len(x))
-        low, high = series.values.min(axis=1), series.values.max(axis=1)
-        axes.fill_between(x[keep], low[keep], high[keep], color=colour, alpha=0.2, linewidth=0)
-    if len(x) <= 60:
-        axes.plot(x, mean, color=colour, marker="o", markersize=stroke["linewidth"] + 1.5, **stroke)
+        low, high = series.interval
+        # An interval may reach zero, which a logarithmic scale has no place for: there it ends below the lowest seed.
+        low = np.maximum(low, 0.5 * series.values.min()) if logarithmic else low
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    axes.plot(x, series.mean, color=colour, **marks, **stroke)
+
+
+def _seed_legend(figure: Any, found: Sequence[tuple[str, Series]]) -> None:
+    """Below the axes, where it hides nothing: what line and band are, when there are several seeds."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    several = [(colour, series.values.shape[1]) for colour, series in found if series.values.shape[1] > 1]
+    if not several:
         return
-    if series.values.shape[1] == 1:
-        keep = _thin(len(x))
-        axes.plot(x[keep], mean[keep], color=colour, linewidth=0.6, alpha=0.25)
-    centre, smooth = _running_mean(x, mean)
-    axes.plot(centre, smooth, color=colour, **stroke)
+    counts = sorted({count for _, count in several})
+    # With several runs the ink stands for all of them: which colour is which run is said by the page.
+    colour = several[0][0] if len(found) == 1 else _INK
+    handles = [Line2D([], [], color=colour, linewidth=1.6), Patch(color=colour, alpha=0.2, linewidth=0)]
+    labels = [f"mean of {' or '.join(map(str, counts))} seeds", BAND]
+    figure.legend(
+        handles, labels, loc="outside lower left", ncols=2, fontsize=7, frameon=False, borderpad=0, columnspacing=1.2
+    )
 
 
 def _running_mean(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean over a window of a fiftieth of the points, shorter at the two ends."""
+    """The mean over a window of a fiftieth of the points, shorter at the two ends; along the first axis of `y`."""
     half = max(1, len(y) // 100)
-    sums = np.concatenate([[0.0], np.cumsum(y)])
+    sums = np.concatenate([np.zeros_like(y[:1], dtype=float), np.cumsum(y, axis=0)])
     index = np.arange(len(y))
     reach = np.minimum(half, np.minimum(index, len(y) - 1 - index))
-    smooth = (sums[index + reach + 1] - sums[index - reach]) / (2 * reach + 1)
+    width = (2 * reach + 1).reshape(-1, *(1 for _ in y.shape[1:]))
+    smooth = (sums[index + reach + 1] - sums[index - reach]) / width
     keep = _thin(len(y))
     return x[keep], smooth[keep]
 

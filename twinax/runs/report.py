@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -9,13 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from twinax.errors import require
+from twinax.errors import TwinaxError, require
 from twinax.runs import files, plots, proofs, tables
 from twinax.runs.curves import RunRecord, read_json, read_runs
+from twinax.runs.films import Film
 from twinax.runs.glossary import meaning, rank, title
 from twinax.runs.page import page, section
 
 _TILES = ("total_variation", "log_z_error", "reward_correlation", "modes_found", "loss", "steps_per_second")
+
+_LARGEST_FILM = 5 * 10**6
+"""Bytes of a film that still goes into the page, which has to stay one file that opens at once."""
 
 
 def write_report(run_dirs: Sequence[Path | str] | Path | str, out: Path | str | None = None) -> Path:
@@ -39,6 +44,7 @@ def write_report(run_dirs: Sequence[Path | str] | Path | str, out: Path | str | 
         section("Summary", tables.summary(runs, chips)),
         _curves(runs, chips, out.parent / "plots"),
         _pictures(runs, out.parent / "plots"),
+        _films(runs),
         *shown_proofs,
         _settings(runs),
     ]
@@ -73,7 +79,7 @@ def _head(runs: Sequence[RunRecord]) -> str:
 
 def _curves(runs: Sequence[RunRecord], chips: Sequence[str], directory: Path) -> str:
     legend = "".join(f"<span>{chip} {escape(run.name)}</span>" for run, chip in zip(runs, chips, strict=True))
-    note = "Lines are means over seeds, bands reach from the smallest to the largest seed."
+    note = f"Where there are several seeds, lines are means over them and bands the {plots.BAND}."
     several = any((run.summary.get("seeds") or 1) > 1 for run in runs)
     top = (f'<p class="legend">{legend}</p>' if len(runs) > 1 else "") + (f"<p>{note}</p>" if several else "")
     names = list(dict.fromkeys(name for run in runs for name in run.names()))
@@ -110,6 +116,26 @@ def _pictures(runs: Sequence[RunRecord], directory: Path) -> str:
         caption = f"{run.name}, step {run.picture_step:,}{_distance(run)}"
         parts.append(f'<figure class="wide">{drawn}<figcaption>{escape(caption)}</figcaption></figure>')
     return section("Target and learned", "".join(parts))
+
+
+def _films(runs: Sequence[RunRecord]) -> str:
+    """The last film of each name, inside the page."""
+    figures = [_film(film, run.name) for run in runs for film in run.films]
+    return section("Films", _grid(figures))
+
+
+def _film(film: Film, run: str) -> str:
+    caption = f"{run}: {title(film.name)}, step {film.step:,}"
+    try:
+        size = film.path.stat().st_size
+        if size > _LARGEST_FILM:
+            large = f"{caption} has {size / 1e6:.1f} MB, too much for this page: see films/{film.path.name} of the run"
+            return f"<figure><figcaption>{escape(large)}</figcaption></figure>"
+        content = b64encode(film.path.read_bytes()).decode("ascii")
+    except OSError as error:
+        raise TwinaxError(f"{film.path} cannot be read ({error}); delete it to go on without that film") from error
+    image = f'<img class="film" alt="{escape(caption)}" src="data:image/gif;base64,{content}">'
+    return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def _distance(run: RunRecord) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from twinax.errors import TwinaxError
+from twinax.errors import MissingExtra, TwinaxError
 from twinax.problem import State
-from twinax.runs import checkpoint, pictures
+from twinax.runs import checkpoint, films, pictures
 from twinax.runs.directory import RunDirectory
 from twinax.runs.interrupt import Interrupted, Interrupts
 from twinax.runs.logger import Logger
@@ -84,6 +84,7 @@ class Session:
         self.metrics: dict[str, Any] = {}
         self.saved: Path | None = None
         self._summary: dict[str, Any] = {}
+        self._films_refused = False
         self._before = seconds
         self._start = time.perf_counter()
         self._first = (0, 0.0)
@@ -169,7 +170,7 @@ class Session:
         rows = self.recorder.rows(self.done, values, began, self.seconds)
         self.done += count
         if self.plan.evaluates(self.done):
-            self._evaluate(rows[-1])
+            self._evaluate(rows[-1], progress)
         self.logger.write(rows)
         progress.update(self.done, float(np.mean(values["loss"][-1])), self.speed)
         if self.plan.saves(self.done):
@@ -181,13 +182,26 @@ class Session:
         else:
             self._later = (self._later[0] + count, self._later[1] + seconds)
 
-    def _evaluate(self, row: Row) -> None:
-        self.metrics = dict(self.engine.evaluate())
+    def _evaluate(self, row: Row, progress: Progress) -> None:
+        found = self.engine.evaluate()
+        self.metrics = {name: value for name, value in found.items() if not name.startswith(films.PREFIX)}
         merge(row, self.metrics)
         if self.directory is not None:
             pictures.save(self.directory.pictures_path, pictures.select(self.metrics), self.done)
+            self._film(self.directory, films.select(found), progress)
+
+    def _film(self, directory: RunDirectory, found: Mapping[str, np.ndarray], progress: Progress) -> None:
+        """Write the films; a missing library costs the films, not the training."""
+        try:
+            films.save(directory.films, found, self.done)
+        except MissingExtra as error:
+            if not self._films_refused:
+                progress.say(f"no films: {error}")
+            self._films_refused = True
 
     def _result(self) -> Run:
+        if self.directory is not None:
+            self.directory.write_csv(self.logger.rows)
         path = self.directory.path if self.directory else None
         return Run(self._summary, self.engine.state(), self.logger.rows, path)
 
@@ -199,6 +213,7 @@ class Session:
 
     def _diverged(self, step: int, term: str) -> Diverged:
         if self.directory is not None:
+            self.directory.write_csv(self.logger.rows)
             self.directory.write_summary(self.summary("diverged") | {"bad_step": step, "bad_term": term})
         sentence = (
             f"the training stopped at step {step}: '{term}' is no longer finite and was the first to go bad; "

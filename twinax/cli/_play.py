@@ -1,0 +1,197 @@
+"""Walk one agent of a world by keyboard, among agents of a trained run or among random and seeking players.
+
+With RUN the other agents are those of the run's newest checkpoint, and act without exploring. Without it
+players.seeker=N of the others walk to the nearest thing of value and the rest act at random, in the world that settings
+such as world=cleanup choose. Keys: w a s d or the arrows to walk, c and z for further actions, q to quit; others are
+ignored. Keys may also come from a pipe: printf 'ddssq' | twinax play world=cleanup
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from twinax.cli import _board, _console, _eval, _keyboard, _settings
+from twinax.errors import TwinaxError
+
+HELP = "walk an agent through a world by keyboard"
+
+_EXPERIMENT = "treasurehunt"
+"""Whose worlds are played when nothing else is said."""
+
+
+class _Quit(Exception):
+    """The person has had enough."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("run", nargs="?", metavar="RUN", help="a run's directory (default: players that do not learn)")
+    parser.add_argument("--agent", type=int, default=0, metavar="K", help="which agent is yours, from 0 (default 0)")
+    parser.add_argument("--seed", type=int, help="root of all draws (default: a new one each time)")
+    _settings.add_overrides(parser)
+
+
+def words(found: Namespace) -> tuple[str | None, list[str]]:
+    """The run's directory, if one was given, and the settings: RUN may be left out, so the parser cannot tell."""
+    given = [word for word in (found.run, *found.overrides) if word is not None]
+    settings = [word for word in given if "=" in word]
+    runs = [word for word in given if "=" not in word]
+    if len(runs) > 1:
+        raise TwinaxError(f"unexpected argument '{runs[1]}'; one run is played at a time")
+    if not runs and not any(word.startswith("experiment=") for word in settings):
+        settings.insert(0, f"experiment={_EXPERIMENT}")
+    return runs[0] if runs else None, settings
+
+
+def run(found: Namespace) -> int:
+    directory, overrides = words(found)
+    seed = _eval.fresh_seed(found.seed)
+    if directory is None:
+        world, epoch = _scripted(overrides, found.agent, seed)
+    else:
+        world, epoch = _trained(directory, overrides, seed)
+    _check_agent(found.agent, world)
+    with _keyboard.keys() as read:
+        game = Game(world, found.agent, read)
+        try:
+            epoch(hand=game.hand, watch=game.watch)
+        except _Quit:
+            pass
+    game.draw()
+    _console.facts({"score": f"{game.scores[found.agent]:g}", "turns": game.turn, "seed": seed})
+    return 0
+
+
+class Game:
+    """What a person sees of an epoch, and does in it."""
+
+    def __init__(self, world: Any, agent: int, read: Callable[[], str]):
+        self.world, self.agent, self.read = world, agent, read
+        self.actions = _keyboard.bindings(world.actions)
+        self.scores = [0.0] * world.num_agents
+        self.turn = 0
+        self.state: Any = None
+        self.live = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+    def hand(self, agent: int, state: Any) -> Any:
+        """The person's next action, for its own agent only."""
+        import numpy as np
+
+        if agent != self.agent:
+            return None
+        self.state = state
+        if self.live:
+            self.draw()
+        while (key := self.read()) not in self.actions:
+            if key in ("", _keyboard.QUIT):
+                raise _Quit
+        return np.array([self.actions[key]], np.int32)
+
+    def watch(self, state: Any, rewards: list[Any]) -> None:
+        """Count what a turn has brought."""
+        self.state, self.turn = state, self.turn + 1
+        self.scores = [score + float(reward[0]) for score, reward in zip(self.scores, rewards, strict=True)]
+
+    def draw(self) -> None:
+        """Turn, map, scores and keys."""
+        from rich.text import Text
+
+        console, world = _console.console(), self.world
+        if self.live:
+            console.clear()
+        console.print(Text(f"turn {self.turn} of {world.turns}   score {self.scores[self.agent]:g}", "bold"))
+        console.print(_board.board(world, self.state, self.agent), end="")
+        others = [f"{k}: {score:g}" for k, score in enumerate(self.scores) if k != self.agent]
+        if others:
+            console.print(Text(f"scores of the others   {'   '.join(others)}"))
+        console.print(_board.legend(world))
+        named = {key: world.actions[action] for key, action in self.actions.items() if len(key) == 1}
+        console.print(Text("   ".join(f"{key} {name}" for key, name in named.items()) + "   q quit", "dim"))
+
+
+Epoch = Callable[..., Any]
+"""Plays an epoch with `hand` and `watch`."""
+
+
+def _trained(directory: str, overrides: list[str], seed: int) -> tuple[Any, Epoch]:
+    """The world of a run, and an epoch with its agents."""
+    import functools
+
+    import numpy as np
+
+    from twinax import conf, engines, noise, runs, tree
+    from twinax.iqn import Agents
+    from twinax.runs import checkpoint
+
+    stored = runs.RunDirectory(Path(directory))
+    config = conf.restore(stored.read_config(), overrides, str(stored.config_path))
+    problem = conf.build_problem(config)
+    if not isinstance(problem, Agents):
+        raise _no_world(f"{directory} is a run of experiment={config.experiment}, which")
+    problem = dataclasses.replace(problem, evaluation_worlds=1)
+    engine = engines.make_engine(
+        config.trainer.mode, problem, dtype=config.trainer.dtype, chunk=config.trainer.chunk, seeds=config.seeds
+    )
+    engine.start(config.seed)
+    state, _ = checkpoint.load(checkpoint.latest(directory, refused=_eval.warn), like=engine.state())
+    first = (lambda leaf: leaf[0]) if config.seeds > 1 else (lambda leaf: leaf)
+    history = {
+        name: np.zeros((group.count, 1, group.replay.gap, problem.world.view_cells), np.uint8)
+        for name, group in problem.learners.items()
+    }
+    greedy = {name: np.float32(0.0) for name in problem.learners}
+    draws = noise.numpy_draws(problem.evaluation_draws(), seed, 0)
+    networks = tree.map_leaves(first, state.networks)
+    return problem.world, functools.partial(problem.play, networks, history, draws, greedy)
+
+
+def _scripted(overrides: list[str], agent: int, seed: int) -> tuple[Any, Epoch]:
+    """The world of a configuration, and an epoch with players that do not learn."""
+    import functools
+
+    import numpy as np
+
+    from twinax import conf, noise
+    from twinax.conf._mirror import restore
+    from twinax.conf._sections import at_least
+    from twinax.iqn import Players, play
+
+    config = conf.compose(overrides)
+    if not hasattr(config, "world"):
+        raise _no_world(f"experiment={config.experiment}")
+    world, wanted = restore(config.world), config.players
+    at_least(0, players__random=wanted.random, players__seeker=wanted.seeker)
+    others = world.num_agents - 1
+    if wanted.random + wanted.seeker > others:
+        raise TwinaxError(
+            f"{wanted.random + wanted.seeker} players are wanted, but beside you there are {others} agents; "
+            "make world.num_agents larger"
+        )
+    rules = ["seeker"] * wanted.seeker + ["random"] * (others - wanted.seeker)
+    rules.insert(agent, "random")  # a seat that is never asked
+    seats = [Players(1, rule) for rule in rules]
+
+    def choose(k: int, window: Any, turn: Any) -> Any:
+        return seats[k].choose(world, window[:, -1], turn["player"][k])
+
+    turns = {**world.turn_draws(1), "player": noise.Draw((world.num_agents, 1))}
+    turns = {key: dataclasses.replace(draw, shape=(world.turns, *draw.shape)) for key, draw in turns.items()}
+    reset = noise.numpy_draws(world.reset_draws(1), seed, 0, stream=1)
+    history = [np.zeros((1, 0, world.view_cells), np.uint8)] * world.num_agents
+    return world, functools.partial(play, world, choose, history, reset, noise.numpy_draws(turns, seed, 0))
+
+
+def _no_world(what: str) -> TwinaxError:
+    return TwinaxError(f"{what} has no world to walk in; play one of experiment={_EXPERIMENT}")
+
+
+def _check_agent(agent: int, world: Any) -> None:
+    if not 0 <= agent < world.num_agents:
+        raise TwinaxError(
+            f"--agent is {agent}, but the world has {world.num_agents} agents; it must be between 0 and "
+            f"{world.num_agents - 1}"
+        )

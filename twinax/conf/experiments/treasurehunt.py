@@ -1,0 +1,215 @@
+"""The treasure hunt: sections, presets and older names, and how they become a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from twinax import Optimizer
+from twinax.conf._mirror import mirror, restore
+from twinax.conf._registry import Experiment, Group, Preset
+from twinax.conf._sections import CHOSEN, Root, at_least
+from twinax.conf.limits import check_memory
+from twinax.envs import Cleanup, TreasureHunt, World
+from twinax.iqn import Learners, Players, ReplayOptions, problem
+
+WorldSection = mirror(TreasureHunt, name="treasurehunt")
+CleanupSection = mirror(Cleanup, name="cleanup")
+ModelSection = mirror(Learners, leave_out=["count", "batch_size", "replay"], parallel=True)
+ReplaySection = mirror(ReplayOptions)
+
+
+@dataclass
+class PlayersSection:
+    """Agents of the world that do not learn; the others do."""
+
+    random: int = 0
+    """Agents that act at random."""
+    seeker: int = 0
+    """Agents that walk to the nearest thing of value in view."""
+
+
+@dataclass
+class EvaluationSection:
+    """How agents are judged."""
+
+    worlds: int = 16
+    """Worlds that are played for each way of acting."""
+    epsilon: float = 0.05
+    """Probability of a random action in the second way."""
+    film: bool = True
+    """Whether each evaluation leaves a GIF of one world."""
+
+
+@dataclass
+class PresetSection:
+    """Which set of defaults this is."""
+
+    name: str = "default"
+    """Chosen with preset=NAME."""
+    worlds: int = 1
+    """Worlds that are played at once."""
+    train_steps: int = 1
+    """Train steps of every agent after an epoch."""
+
+
+@dataclass
+class TreasurehuntRoot(Root):
+    """Everything that a treasure hunt is told."""
+
+    world: Any = CHOSEN
+    preset: Any = CHOSEN
+    model: Any = field(default_factory=ModelSection)
+    replay: Any = field(default_factory=ReplaySection)
+    players: PlayersSection = field(default_factory=PlayersSection)
+    evaluation: EvaluationSection = field(default_factory=EvaluationSection)
+    optimizer: Any = field(
+        default_factory=lambda: mirror(Optimizer, leave_out=["rates", "learning_rate", "clip_by"])(clip_norm=1.0)
+    )
+
+
+def _mode(value: str) -> list[str]:
+    return [f"trainer.mode={'jax' if value.lower() == 'true' else 'torch'}"]
+
+
+KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
+    "experiment.epochs": "trainer.steps",
+    "experiment.max_turns": "world.turns",
+    "experiment.record_period": "trainer.evaluate_every",
+    "experiment.name": "run.name",
+    "epochs": "trainer.steps",
+    "env": "world",
+    "model.use_jax": _mode,
+    "use_jax": _mode,
+    "model.parallel_processing": "model.parallel",
+    "parallel_processing": "model.parallel",
+    "model.batch_size": "trainer.batch_size",
+    "model.agent_vision_radius": "world.radius",
+    "model.layer_size": "model.width",
+    "model.n_quantiles": "model.quantiles",
+    "model.n_frames": "replay.frames",
+    "model.n_step": "replay.n_step",
+    "model.memory_size": "replay.memory",
+    "model.sync_freq": "model.sync_every",
+    "model.LR": "model.learning_rate",
+    "model.TAU": "model.target_rate",
+    "model.GAMMA": "replay.gamma",
+    "model.num_agents": "world.num_agents",
+}
+"""Names of the original's configuration, to the names here."""
+
+HINTS = {
+    "model.model_update_freq": "one train step a turn is not offered; preset.train_steps sets how many follow an epoch",
+    "model.device": "the device is JAX's or PyTorch's default",
+}
+
+
+def build_problem(config: TreasurehuntRoot):
+    """The problem of a configuration."""
+    world, players = restore(config.world), config.players
+    at_least(0, players__random=players.random, players__seeker=players.seeker)
+    at_least(1, preset__worlds=config.preset.worlds, preset__train_steps=config.preset.train_steps)
+    at_least(1, evaluation__worlds=config.evaluation.worlds)
+    check_sizes(config, world)
+    scripted = {rule: Players(count, rule) for rule, count in vars(players).items() if count}
+    count = world.num_agents - players.random - players.seeker
+    learners = restore(config.model, count=count, batch_size=config.trainer.batch_size, replay=restore(config.replay))
+    return problem(
+        world,
+        {"iqn": learners, **scripted},
+        worlds=config.preset.worlds,
+        train_steps=config.preset.train_steps,
+        optimizer=restore(config.optimizer),
+        parallel=config.model.parallel,
+        evaluation_worlds=config.evaluation.worlds,
+        evaluation_epsilon=config.evaluation.epsilon,
+        film=config.evaluation.film,
+    )
+
+
+def check_sizes(config: TreasurehuntRoot, world: World) -> None:
+    """Refuse problems that do not fit into memory."""
+    number = 8.0 if config.trainer.dtype == "float64" else 4.0
+    model, replay, agents = config.model, config.replay, float(world.num_agents) * config.seeds
+    inputs = float(replay.frames) * world.observation_size
+    parameters = inputs * model.width + 2.0 * model.width**2 + model.cosines * model.width
+    rows = float(config.trainer.batch_size) * model.quantiles
+    slot = world.view_cells + 8.0 + number
+    cells = float(world.height) * world.width * world.turns
+    check_memory(
+        {
+            "the networks (model.width, replay.frames, world.radius)": 6 * parameters * number * agents,
+            "the replay (replay.memory, preset.worlds, world.radius)": slot
+            * replay.memory
+            * config.preset.worlds
+            * agents,
+            "a batch (trainer.batch_size, model.quantiles, model.width)": 8 * rows * model.width * number * agents,
+            "the draws of an epoch (world.height, world.width, world.turns)": cells * config.preset.worlds * number,
+            "an evaluation (evaluation.worlds, world.height, world.width)": cells * config.evaluation.worlds * number,
+            "the log of a chunk (trainer.chunk)": 10 * number * config.trainer.chunk * config.seeds,
+        }
+    )
+
+
+SEED = {
+    "model": {"epsilon": 1.0, "epsilon_decay": 0.001, "epsilon_min": 0.0},
+    "trainer": {"batch_size": 256, "steps": 1000, "chunk": 10, "evaluate_every": 50},
+}
+"""The configuration of the original's jax example."""
+
+SORREL = {
+    **SEED,
+    "replay": {"store_done": False, "clear_gap": False, "returns": False},
+    "model": {**SEED["model"], "act_quantiles": 12},
+}
+"""The same with the original's habits: no episode ends, stale frames, and a discount instead of n-step returns."""
+
+DEFAULT = {
+    "model": {
+        "width": 64,
+        "quantiles": 8,
+        "act_quantiles": 8,
+        "learning_rate": 1e-3,
+        "target_rate": 0.005,
+        "sync_every": 0,
+        "epsilon": 1.0,
+        "epsilon_decay": 0.01,
+        "epsilon_min": 0.02,
+    },
+    "replay": {"memory": 4096},
+    "trainer": {"batch_size": 64, "steps": 800, "chunk": 10, "evaluate_every": 50},
+}
+"""Learns in about a minute on two cores: small networks, four worlds, four train steps after each epoch."""
+
+EXPERIMENT = Experiment(
+    name="treasurehunt",
+    summary="agents that gather treasure in a grid world, with implicit quantile networks",
+    schema=TreasurehuntRoot,
+    groups={
+        "world": Group(
+            default="treasurehunt",
+            choices={
+                "treasurehunt": WorldSection(),
+                "treasurehunt_items": WorldSection(name="treasurehunt_items", variant="gem_food_bone"),
+                "cleanup": CleanupSection(),
+            },
+            aliases={"treasurehunt_mp": "treasurehunt", "gem": "treasurehunt", "gem_food_bone": "treasurehunt_items"},
+        ),
+        "preset": Group(
+            default="default",
+            choices={
+                "default": Preset(
+                    {"preset": PresetSection(worlds=4, train_steps=4), **DEFAULT},
+                    choose={"world": "treasurehunt_items"},
+                ),
+                "seed": Preset({"preset": PresetSection("seed"), **SEED}),
+                "sorrel": Preset({"preset": PresetSection("sorrel"), **SORREL}),
+            },
+        ),
+    },
+    build=build_problem,
+    key_aliases=KEY_ALIASES,
+    hints=HINTS,
+    named_by=("world", "preset"),
+)

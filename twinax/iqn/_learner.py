@@ -1,0 +1,168 @@
+"""What a group of learning agents is told, and its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from twinax import ops
+from twinax.envs._world import World, decode
+from twinax.errors import TwinaxError, UnknownName
+from twinax.iqn._losses import (
+    REDUCTIONS,
+    categorical_cross_entropy,
+    double_q_target,
+    of_actions,
+    priorities,
+    project_categorical,
+    quantile_huber,
+)
+from twinax.iqn._network import VARIANTS
+from twinax.iqn._replay import Batch, ReplayOptions
+from twinax.networks import frozen
+from twinax.noise import Draw
+from twinax.types import Array, Float
+
+
+@dataclass(frozen=True)
+class Learners:
+    """Agents that learn alike, each with a network of its own."""
+
+    count: int = 5
+    """How many agents."""
+    variant: str = "iqn"
+    """How the distribution of returns is described: iqn, qr (fixed quantiles) or c51 (atoms)."""
+    width: int = 250
+    """Width of the hidden layers."""
+    quantiles: int = 12
+    """Quantiles of the loss."""
+    act_quantiles: int = 12
+    """Quantiles whose mean an acting agent compares."""
+    cosines: int = 64
+    """Cosines that describe a quantile."""
+    atoms: int = 51
+    """Atoms of c51."""
+    low: float = -10.0
+    """Lowest return of c51's atoms."""
+    high: float = 100.0
+    """Highest return of c51's atoms."""
+    dueling: bool = True
+    """A state value and advantages, or action values at once."""
+    noisy: bool = True
+    """Noisy layers while training."""
+    kappa: float = 1.0
+    """Where the Huber loss becomes linear."""
+    reduction: str = "mean"
+    """Over predicted quantiles: mean as in Sorrel, or sum as in the paper."""
+    batch_size: int = 256
+    """Transitions in a train step."""
+    learning_rate: float = 2.5e-4
+    """Step size."""
+    target_rate: float = 1e-3
+    """How far target networks move after each train step."""
+    sync_every: int = 200
+    """Epochs between two copies of the networks into the targets; 0 means never."""
+    epsilon: float = 1.0
+    """Probability of a random action in the first epoch."""
+    epsilon_decay: float = 0.001
+    """Part of it that is lost with each epoch."""
+    epsilon_min: float = 0.0
+    """Below this it does not fall."""
+    replay: ReplayOptions = field(default_factory=ReplayOptions)
+    """What is remembered, and how it is drawn."""
+
+    def __post_init__(self):
+        if self.variant not in VARIANTS:
+            raise UnknownName("variant", self.variant, VARIANTS)
+        if self.reduction not in REDUCTIONS:
+            raise UnknownName("reduction", self.reduction, REDUCTIONS)
+        for label in ("count", "width", "quantiles", "act_quantiles", "cosines", "batch_size"):
+            if (value := getattr(self, label)) < 1:
+                raise TwinaxError(f"{label} is {value}; it must be at least 1")
+        for label in ("epsilon", "epsilon_decay", "epsilon_min", "target_rate"):
+            if not 0 <= (value := getattr(self, label)) <= 1:
+                raise TwinaxError(f"{label} is {value}; it must be between 0 and 1")
+        if self.sync_every < 0:
+            raise TwinaxError(f"sync_every is {self.sync_every}; it must not be negative")
+        if not (np.isfinite(self.kappa) and self.kappa > 0):
+            raise TwinaxError(f"kappa is {self.kappa}; it must be above 0")
+
+    def check(self, world: World, worlds: int) -> None:
+        """Refuse a memory that cannot hold an epoch, or cannot give a batch."""
+        replay = self.replay
+        if replay.memory < world.turns + replay.gap:
+            raise TwinaxError(
+                f"the memory has {replay.memory} slots, but an epoch fills {world.turns + replay.gap}; make it larger"
+            )
+        episodes = replay.memory // (world.turns + replay.gap)
+        most = episodes * worlds * world.turns
+        if self.batch_size > most:
+            raise TwinaxError(
+                f"a batch of {self.batch_size} is larger than the {most} steps that a memory of {replay.memory} slots "
+                "can give; make the memory larger or the batch smaller"
+            )
+
+    def init(self, rng: np.random.Generator, world: World) -> Any:
+        """One network."""
+        inputs = self.replay.frames * world.observation_size
+        options: dict[str, Any] = {"dueling": self.dueling, "noisy": self.noisy}
+        if self.variant == "iqn":
+            options["cosines"] = self.cosines
+        elif self.variant == "qr":
+            options["quantiles"] = self.quantiles
+        else:
+            options |= {"atoms": self.atoms, "low": self.low, "high": self.high}
+        return VARIANTS[self.variant].init(rng, inputs, self.width, world.num_actions, **options)
+
+    def act_draws(self, world: World, worlds: int) -> dict[str, Draw]:
+        """Random arrays for acting in one epoch."""
+        shape = (world.turns, self.count, worlds)
+        draws = {"explore": Draw(shape), "random": Draw(shape)}
+        if self.variant == "iqn":
+            draws["taus"] = Draw((*shape, self.act_quantiles))
+        return draws
+
+    def train_draws(self, network: Any, worlds: int, steps: int) -> dict[str, Draw]:
+        """Random arrays for the train steps after one epoch."""
+        lead, batch = (steps, self.count), self.batch_size
+        draws = {"pick": Draw((*lead, batch if self.replay.alpha else worlds * self.replay.memory))}
+        if self.variant == "iqn":
+            draws["taus"] = Draw((*lead, 3, batch, self.quantiles))
+        if network.noise_size:
+            draws["noise"] = Draw((*lead, 3, network.noise_size), "normal")
+        return draws
+
+    def values(self, network: Any, views: Any, codebook: Any, taus: Any) -> Float[Array, "rows actions"]:
+        """Expected returns of the actions, without noise: what an agent acts on."""
+        return network.mean(network(decode(views, codebook), taus))
+
+    def loss(
+        self, network: Any, target: Any, batch: Batch, codebook: Any, draws: Mapping[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
+        """One agent's loss, its mean value, and the error of each transition.
+
+        The online network chooses the next action and the target network values it; draws 0, 1 and 2 belong to the
+        online network, to its choice, and to the target.
+        """
+        taus, noise = (
+            [draws[name][i] for i in range(3)] if name in draws else [None] * 3 for name in ("taus", "noise")
+        )
+        seen, then = decode(batch.views, codebook), decode(batch.next_views, codebook)
+        predicted = of_actions(network(seen, taus[0], noise[0]), batch.actions)
+        choice, valued = frozen(network)(then, taus[1], noise[1]), frozen(target)(then, taus[2], noise[2])
+        if self.variant == "c51":
+            best = ops.argmax(network.mean(choice))
+            goal = project_categorical(
+                ops.exp(of_actions(valued, best)), batch.returns, batch.discounts, network.support()
+            )
+            each = categorical_cross_entropy(predicted, ops.stop_gradient(goal))
+            errors, value = ops.stop_gradient(each), ops.mean(ops.sum(ops.exp(predicted) * network.support(), -1))
+        else:
+            goal = double_q_target(choice, valued, batch.returns, batch.discounts)
+            fractions = taus[0] if self.variant == "iqn" else network.taus(predicted.shape[0])
+            each = quantile_huber(predicted, goal, fractions, self.kappa, self.reduction)
+            errors, value = priorities(predicted, goal), ops.mean(predicted)
+        return ops.mean(each * batch.weights), {"value": value, "errors": errors}

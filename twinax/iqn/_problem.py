@@ -1,0 +1,393 @@
+"""Agents in a world as a problem: one step is one epoch, then a train step for each learner."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twinax import ops, tree
+from twinax.envs._world import World
+from twinax.errors import TwinaxError
+from twinax.iqn._epoch import Epoch, play
+from twinax.iqn._learner import Learners
+from twinax.iqn._players import Players, random_action
+from twinax.iqn._replay import Batch, Replay, reprioritise, sample
+from twinax.networks import ema, frozen
+from twinax.noise import Draw
+from twinax.optimizer import Moments, Optimizer
+from twinax.problem import Metrics, Problem, State
+
+Group = Learners | Players
+
+
+@tree.record
+class Lesson:
+    """What all learners learn from in one train step, by the name of their group."""
+
+    batches: dict[str, Batch]
+    draws: dict[str, dict[str, Any]]
+    """Quantile fractions and noise."""
+    targets: dict[str, Any]
+    """Target networks."""
+    ready: Any
+    """Whether every learner had enough to draw from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Agents(Problem):
+    """See `problem`, which fills in the defaults."""
+
+    world: World
+    groups: dict[str, Group]
+    optimizer: Optimizer
+    worlds: int = 1
+    """Worlds that are played at once."""
+    train_steps: int = 1
+    """Train steps of every learner after an epoch."""
+    parallel: bool = True
+    """All agents of a group in one batched computation, or one after the other."""
+    evaluation_worlds: int = 16
+    """Worlds that an evaluation plays, for each way of acting."""
+    evaluation_epsilon: float = 0.05
+    """Probability of a random action in the second way of acting."""
+    film: bool = True
+    """Whether an evaluation shows one world turn by turn."""
+
+    def __post_init__(self):
+        have = sum(group.count for group in self.groups.values())
+        if have != self.world.num_agents:
+            raise TwinaxError(
+                f"the groups have {have} agents, but the world has {self.world.num_agents}; give both one number"
+            )
+        if not self.learners:
+            raise TwinaxError("no group of agents learns; give at least one group of Learners")
+        for label in ("worlds", "train_steps", "evaluation_worlds"):
+            if (value := getattr(self, label)) < 1:
+                raise TwinaxError(f"{label} is {value}; it must be at least 1")
+        for group in self.learners.values():
+            group.check(self.world, self.worlds)
+
+    @property
+    def learners(self) -> dict[str, Learners]:
+        """The groups that learn."""
+        return {name: group for name, group in self.groups.items() if isinstance(group, Learners)}
+
+    @property
+    def seats(self) -> list[tuple[str, int]]:
+        """Group and place in it of each agent, in the order of their turns."""
+        return [(name, k) for name, group in self.groups.items() for k in range(group.count)]
+
+    @property
+    def warm_up(self) -> int:  # type: ignore[override]
+        return max(-(-group.batch_size // (self.worlds * self.world.turns)) for group in self.learners.values())
+
+    def init(self, seed: int) -> State:
+        rng = np.random.default_rng(seed)
+        networks, replay = {}, {}
+        for name, group in self.learners.items():
+            each = [group.init(rng, self.world) for _ in range(group.count)]
+            networks[name] = tree.map_leaves(lambda *leaves: np.stack(leaves), *each)
+            replay[name] = Replay.empty(group.replay, group.count, self.worlds, self.world.view_cells)
+        return State(
+            networks=networks,
+            targets=tree.map_leaves(np.copy, networks),
+            carry=replay,
+            optimizer=Moments.zeros(networks),
+            step=np.zeros((), np.int32),
+            seed=np.array(seed, np.uint32),
+        )
+
+    # Draws: one flat set of names, taken apart again where they are used
+
+    def draws(self) -> Mapping[str, Draw]:
+        found = self._play_draws(self.worlds)
+        networks = {name: group.init(np.random.default_rng(0), self.world) for name, group in self.learners.items()}
+        for name, group in self.learners.items():
+            train = group.train_draws(networks[name], self.worlds, self.train_steps)
+            found |= {f"train/{name}/{key}": draw for key, draw in train.items()}
+        return found
+
+    def _play_draws(self, worlds: int) -> dict[str, Draw]:
+        found = {f"reset/{key}": draw for key, draw in self.world.reset_draws(worlds).items()}
+        for key, draw in self.world.turn_draws(worlds).items():
+            found[f"turn/{key}"] = dataclasses.replace(draw, shape=(self.world.turns, *draw.shape))
+        for name, group in self.groups.items():
+            found |= {f"turn/{name}/{key}": draw for key, draw in group.act_draws(self.world, worlds).items()}
+        return found
+
+    def settings(self) -> dict[str, np.ndarray]:
+        return {
+            f"epsilon/{name}": np.array([group.epsilon, 1 - group.epsilon_decay, group.epsilon_min], np.float32)
+            for name, group in self.learners.items()
+        }
+
+    def epsilons(self, step: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The probability of a random action in each group, after `step` epochs."""
+
+        def one(start, keep, least):
+            power = ops.exp(ops.cast(step, start) * ops.log(ops.maximum(keep, ops.full((), 1e-30, keep))))
+            return ops.maximum(start * power, least)
+
+        return {name: one(*settings[f"epsilon/{name}"]) for name in self.learners}
+
+    # Playing
+
+    def play(
+        self, networks: dict[str, Any], history: dict[str, Any], draws: Mapping[str, Any], epsilon: dict[str, Any], **kw
+    ) -> Epoch:
+        """One epoch in all worlds; history by group as `Replay.history` gives it."""
+        networks, world = frozen(networks), self.world
+        some = next(iter(draws.values()))
+        codebook = ops.cast(ops.like(world.codebook, some), some)
+        single = {
+            (name, k): tree.map_leaves(lambda x, k=k: x[k], networks[name]).acting()
+            for name, k in self.seats
+            if name in networks
+        }
+
+        def choose(agent: int, window: Any, turn: Mapping[str, Any]):
+            name, k = self.seats[agent]
+            group, own = self.groups[name], _below(turn, name)
+            if isinstance(group, Players):
+                return group.choose(world, window[:, -1], own["random"][k])
+            explores = own["explore"][k] < epsilon[name]
+            anywhere = random_action(world, window, own["random"][k])
+
+            def value():
+                taus = own["taus"][k] if "taus" in own else None
+                return ops.argmax(group.values(single[name, k], window, codebook, taus))
+
+            # Where everyone explores the networks are not asked.
+            best = ops.cond(ops.any(~explores), value, lambda: anywhere)
+            return ops.where(explores, anywhere, best)
+
+        def choose_all(windows: list[Any], turn: Mapping[str, Any]):
+            chosen, first = [], 0
+            for name, group in self.groups.items():
+                mine = windows[first : first + group.count]
+                if isinstance(group, Players) or not self.parallel:
+                    chosen += [choose(first + k, window, turn) for k, window in enumerate(mine)]
+                else:
+                    chosen += self._choose_together(
+                        group, networks[name], mine, _below(turn, name), epsilon[name], codebook
+                    )
+                first += group.count
+            return chosen
+
+        histories = [history[name][k] if name in history else self._blank(draws) for name, k in self.seats]
+        turns = {key.removeprefix("turn/"): value for key, value in draws.items() if key.startswith("turn/")}
+        epoch = play(world, choose, histories, _below(draws, "reset"), turns, choose_all=choose_all, **kw)
+        return dataclasses.replace(epoch, rewards=ops.cast(epoch.rewards, some))
+
+    def _choose_together(self, group: Learners, networks: Any, windows: list[Any], own, epsilon, codebook) -> list[Any]:
+        """What `choose` does for each agent of a group, in one batched computation."""
+        explores = own["explore"] < epsilon
+        anywhere = random_action(self.world, None, own["random"])
+
+        def value():
+            def one(network, window, taus):
+                return ops.argmax(group.values(network, window, codebook, taus))
+
+            taus = own["taus"] if "taus" in own else own["explore"]
+            return ops.members(one, networks, ops.stack(windows), taus)
+
+        best = ops.cond(ops.any(~explores), value, lambda: anywhere)
+        actions = ops.where(explores, anywhere, best)
+        return [actions[k] for k in range(group.count)]
+
+    def _blank(self, draws: Mapping[str, Any]) -> Any:
+        """History of an agent that remembers nothing."""
+        some = next(value for key, value in draws.items() if key.startswith("turn/") and key.endswith("/random"))
+        return ops.zeros((some.shape[2], 0, self.world.view_cells), some, "uint8")
+
+    def remember(self, state: State, draws: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Any, Epoch]:
+        """Play an epoch and store it: the replays after it, and what happened."""
+        replays = state.carry
+        history = {name: replays[name].history(group.replay) for name, group in self.learners.items()}
+        epoch = self.play(state.networks, history, draws, self.epsilons(state.step, settings))
+        after, first = {}, 0
+        for name, group in self.groups.items():
+            mine = slice(first, first + group.count)
+            if isinstance(group, Learners):
+                parts = (epoch.views[:, mine], epoch.actions[:, mine], epoch.rewards[:, mine])
+                after[name] = replays[name].add_episode(group.replay, *parts)
+            first += group.count
+        return after, epoch
+
+    # Learning
+
+    def lesson(self, replays: dict[str, Any], targets: Any, draws: Mapping[str, Any]) -> Lesson:
+        """What one train step learns from; `draws` are those of this step, by group and name."""
+        batches, own, ready = {}, {}, None
+        for name, group in self.learners.items():
+            mine = _below(draws, name)
+            batches[name], enough = sample(replays[name], group.replay, mine["pick"], group.batch_size)
+            own[name] = {key: value for key, value in mine.items() if key != "pick"}
+            ready = enough if ready is None else ready & enough
+        return Lesson(batches, own, targets, ready)
+
+    def collect(self, state: State, draws, settings) -> tuple[Any, Lesson]:
+        replays, _ = self.remember(state, draws, settings)
+        first = {key: value[0] for key, value in _below(draws, "train").items()}
+        return replays, self.lesson(replays, state.targets, first)
+
+    def loss(self, networks, batch: Lesson, size: int | None = None) -> tuple[Any, Metrics]:
+        losses, values, errors = [], [], {}
+        for name, group in self.learners.items():
+            weights = batch.batches[name].weights
+            codebook = ops.cast(ops.like(self.world.codebook, weights), weights)
+
+            def one(network, target, lesson, draws, group=group, codebook=codebook):
+                return group.loss(network, target, lesson, codebook, draws)
+
+            each, parts = ops.members(
+                one, networks[name], batch.targets[name], batch.batches[name], batch.draws[name], parallel=self.parallel
+            )
+            losses.append(ops.sum(each))
+            values.append(ops.mean(parts["value"]))
+            errors[name] = parts["errors"]
+        terms = {f"loss_{name}": loss for name, loss in zip(self.learners, losses, strict=True)}
+        terms["value"] = sum(values) / len(values)
+        if any(group.replay.alpha for group in self.learners.values()):
+            terms |= {f"errors/{name}": error for name, error in errors.items()}
+        return sum(losses), terms
+
+    def step(self, state: State, draws, settings, update) -> tuple[State, Metrics]:
+        epsilon = self.epsilons(state.step, settings)
+        state = dataclasses.replace(state, targets=self._synchronised(state))
+        replays, epoch = self.remember(state, draws, settings)
+        state = dataclasses.replace(state, carry=replays)
+
+        def learn(state: State, own):
+            lesson = self.lesson(state.carry, state.targets, own)
+
+            def train():
+                new, terms = update(state, self.loss, lesson)
+                errors = {key: terms.pop(key) for key in list(terms) if key.startswith("errors/")}
+                return (new.networks, new.optimizer, self._followed(new), self._weighed(new, lesson, errors)), terms
+
+            def skip():
+                return (state.networks, state.optimizer, state.targets, state.carry), self._no_terms(epoch.rewards)
+
+            (networks, moments, targets, carry), terms = ops.cond(lesson.ready, train, skip)
+            state_after = dataclasses.replace(state, networks=networks, optimizer=moments, targets=targets, carry=carry)
+            return state_after, {**terms, "trained": ops.cast(lesson.ready, epoch.rewards)}
+
+        state, terms = ops.scan(learn, state, _below(draws, "train"))
+        terms = {name: ops.mean(value) for name, value in terms.items()}
+        terms |= {"score": ops.sum(epoch.score)}
+        terms |= {f"epsilon_{name}": value for name, value in epsilon.items()}
+        return state, terms
+
+    def _synchronised(self, state: State) -> dict[str, Any]:
+        """Targets at the start of an epoch: copies of the networks where it is time for it."""
+
+        def one(name, group):
+            if not group.sync_every:
+                return state.targets[name]
+            now = ops.cast(state.step, "int32") % group.sync_every == 0
+            return ops.cond(
+                now, lambda: ema(state.targets[name], state.networks[name], 1.0), lambda: state.targets[name]
+            )
+
+        return {name: one(name, group) for name, group in self.learners.items()}
+
+    def _followed(self, state: State) -> dict[str, Any]:
+        return {
+            name: ema(state.targets[name], state.networks[name], group.target_rate)
+            for name, group in self.learners.items()
+        }
+
+    def _weighed(self, state: State, lesson: Lesson, errors: dict[str, Any]) -> dict[str, Any]:
+        """Replays with new priorities."""
+        return {
+            name: reprioritise(
+                state.carry[name], group.replay, lesson.batches[name].index, errors.get(f"errors/{name}")
+            )
+            for name, group in self.learners.items()
+        }
+
+    def _no_terms(self, like: Any) -> Metrics:
+        names = ["loss", *(f"loss_{name}" for name in self.learners), "value", "grad_norm"]
+        return {name: ops.zeros((), like) for name in names}
+
+    # Evaluation
+
+    def evaluation_draws(self) -> Mapping[str, Draw]:
+        return self._play_draws(self.evaluation_worlds)
+
+    def measure(self, state: State, draws, tables) -> Metrics:
+        some = next(iter(draws.values()))
+        found = {}
+        ways = {"greedy": 0.0, "epsilon": self.evaluation_epsilon, "random": 1.0}
+        for way, chance in ways.items():
+            history = {}
+            for name, group in self.learners.items():
+                shape = (group.count, self.evaluation_worlds, group.replay.gap, self.world.view_cells)
+                history[name] = ops.zeros(shape, some, "uint8")
+            epsilon = {name: ops.full((), chance, some) for name in self.learners}
+            epoch = self.play(state.networks, history, draws, epsilon, pictures=self.film and way == "greedy")
+            found[way] = ops.sum(epoch.rewards, 0)
+            if epoch.pictures is not None:
+                found["pictures"] = epoch.pictures
+        return found
+
+    def evaluate(self, measured: Mapping[str, Any]) -> Metrics:
+        metrics: Metrics = {}
+        for way in ("greedy", "epsilon", "random"):
+            metrics[f"score_{way}"] = float(np.mean(np.sum(measured[way], 0)))
+        for agent, rewards in enumerate(measured["greedy"]):
+            metrics[f"score_agent_{agent}"] = float(np.mean(rewards))
+        if "pictures" in measured:
+            from twinax.envs._sprites import render
+
+            cells, places = measured["pictures"]
+            where = np.stack(np.divmod(places, self.world.stride), -1) - self.world.margin
+            metrics["film/greedy"] = render(cells, self.world.names, where)
+        return metrics
+
+    def describe(self) -> dict[str, Any]:
+        return {"world": repr(self.world), "groups": {name: repr(group) for name, group in self.groups.items()}}
+
+
+def _below(draws: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The draws whose names start with a prefix, named by what follows it."""
+    return {key.removeprefix(f"{prefix}/"): value for key, value in draws.items() if key.startswith(f"{prefix}/")}
+
+
+def problem(
+    world: World,
+    groups: Mapping[str, Group] | None = None,
+    *,
+    worlds: int = 1,
+    train_steps: int = 1,
+    optimizer: Optimizer | None = None,
+    parallel: bool = True,
+    evaluation_worlds: int = 16,
+    evaluation_epsilon: float = 0.05,
+    film: bool = True,
+) -> Agents:
+    """Agents in a world; without `groups` all of them learn by implicit quantiles.
+
+    >>> from twinax.envs import TreasureHunt
+    >>> problem(TreasureHunt(num_agents=2)).seats
+    [('iqn', 0), ('iqn', 1)]
+    """
+    named: dict[str, Group] = dict(groups) if groups is not None else {"iqn": Learners(count=world.num_agents)}
+    rates = {name: group.learning_rate for name, group in named.items() if isinstance(group, Learners)}
+    optimizer = optimizer or Optimizer(clip_norm=1.0)
+    return Agents(
+        world=world,
+        groups=named,
+        optimizer=dataclasses.replace(optimizer, rates=rates, clip_by="member"),
+        worlds=worlds,
+        train_steps=train_steps,
+        parallel=parallel,
+        evaluation_worlds=evaluation_worlds,
+        evaluation_epsilon=evaluation_epsilon,
+        film=film,
+    )
