@@ -1,14 +1,15 @@
 """Array annotations: any framework's array, with named dimensions.
 
-`Float[Array, "time batch"]` is checked by jaxtyping and beartype in the test run, for PyTorch, JAX and
-NumPy alike.
+`Float[Array, "time batch"]` is what jaxtyping and beartype can check, for PyTorch, JAX and NumPy alike; `Int` is any
+integer dtype, unsigned ones as well.
 """
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from jaxtyping import Bool, Float, Int, Num, Shaped
+from jaxtyping import Bool, Float, Num, Shaped
+from jaxtyping import Integer as Int
 
 Array: TypeAlias = Any
 

@@ -36,7 +36,12 @@ SMALLER = {
 """By page: what is replaced in its Python blocks, so that a program for people takes a moment here."""
 
 TINY = ("env.dim=2", "env.side=3", "policy.hidden=[8]", "metrics.samples=8", "metrics.fifo=64", "trainer.batch_size=4")
+TINY_WORLD = (
+    "model.width=8", "model.quantiles=4", "model.act_quantiles=4", "model.cosines=8", "replay.memory=64",
+    "replay.frames=2", "world.turns=8", "world.num_agents=2", "evaluation.worlds=1", "trainer.batch_size=4",
+)  # fmt: skip
 WITH_SMALL_SIZES = {
+    "train experiment=treasurehunt": [*TINY_WORLD, "trainer.steps=2", "trainer.mode=torch"],
     "train": [*TINY, "trainer.steps=4", "trainer.mode=torch"],
     "resume": ["trainer.steps=6"],
     "eval": [],
@@ -145,6 +150,7 @@ def test_python_blocks_run_and_print_what_is_shown(page: Path, tmp_path: Path, m
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_shell_commands_can_be_typed(page: Path):
     from twinax import conf
+    from twinax.cli import _play
     from twinax.cli._main import parse
 
     for block in blocks(page):
@@ -157,7 +163,9 @@ def test_shell_commands_can_be_typed(page: Path):
             if words[0] == "twinax" or words[:2] == ["python", "train.py"]:
                 words = words[1:] if words[0] == "twinax" else ["train", *words[2:]]
                 found = parse(words)
-                for overrides in conf.split_commas(getattr(found, "overrides", [])):
+                # `play` may have a run or settings first, and sorts them itself.
+                settings = _play.words(found)[1] if words[0] == "play" else getattr(found, "overrides", [])
+                for overrides in conf.split_commas(settings):
                     assert conf.compose(overrides), where
             elif words[0] == "python" and words[1].startswith("baselines"):
                 assert conf.compose(words[2:]), where
@@ -174,7 +182,9 @@ def test_marked_shell_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest
     for block in blocks(page):
         for words in commands(block) if block.marked else []:
             assert words[0] == "twinax", f"{page.name}, line {block.line}: only twinax commands are run"
-            code = main([*words[1:], *WITH_SMALL_SIZES[words[1]]])
+            sizes = WITH_SMALL_SIZES.get(" ".join(words[1:3]), WITH_SMALL_SIZES.get(words[1]))
+            assert sizes is not None, f"{page.name}, line {block.line}: {words[1]} has no small sizes"
+            code = main([*words[1:], *sizes])
             said = capsys.readouterr()
             assert code == 0, f"{shlex.join(words)} gave {code}: {said.err}"
 

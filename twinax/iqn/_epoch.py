@@ -34,7 +34,7 @@ class Epoch:
 def play(
     world: World,
     choose: Choose,
-    history: Sequence[Int[Array, "worlds gap view"]],
+    history: Sequence[Int[Array, "worlds _ view"]],
     reset_draws: Mapping[str, Any],
     turn_draws: Mapping[str, Any],
     pictures: bool = False,
