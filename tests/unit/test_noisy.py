@@ -151,6 +151,6 @@ def test_members_on_a_leading_axis(double_precision):
 
 
 @pytest.mark.parametrize("shape", [(17,), (19,), (18, 1)])
-def test_a_draw_of_the_wrong_size_is_refused(shape):
+def test_a_draw_of_the_wrong_size_is_refused(unchecked, shape):
     with pytest.raises(TwinaxError, match=r"takes \(18,\)"):
         layer()(np.ones((4, 5)), np.zeros(shape))

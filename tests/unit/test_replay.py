@@ -313,7 +313,7 @@ def test_the_ends_of_the_draws_are_steps_as_well(dtype):
     replay, _ = weighed()
     replay = dataclasses.replace(replay, priority=replay.priority.astype(dtype))
     allowed = replay.eligible(PRIORITISED).reshape(AGENTS, -1)
-    for u in (1e-30, 2.0**-24, 1 - 2.0**-24, 1.0):
+    for u in (0.0, 2.0**-24, 1 - 2.0**-24, 1.0):
         for batch_size in (1, 7, 8):
             batch, _ = sample(replay, PRIORITISED, np.full((AGENTS, batch_size), u, dtype), batch_size)
             assert np.take_along_axis(allowed, batch.index, 1).all()
@@ -321,10 +321,10 @@ def test_the_ends_of_the_draws_are_steps_as_well(dtype):
 
 
 def test_steps_without_priority_are_not_drawn_even_at_the_end():
-    """The last slots of the memory were never written: no draw may end there, nor spoil the weights of the others."""
+    """The first slot is a gap, the last were never written: no draw ends there, nor spoils the weights of the others."""
     options = dataclasses.replace(PRIORITISED, memory=40)
     replay, _ = filled(options, 5, 4)
-    batch, ready = sample(replay, options, np.array([[0.3, 1.0], [0.5, 1.0]], np.float32), 2)
+    batch, ready = sample(replay, options, np.array([[0.0, 1.0], [0.5, 1.0]], np.float32), 2)
     assert ready and np.take_along_axis(replay.eligible(options).reshape(AGENTS, -1), batch.index, 1).all()
     np.testing.assert_array_equal(batch.weights, 1.0)  # fresh steps are alike
 

@@ -27,7 +27,7 @@ OPTIONS = {"steps": 30, "checkpoint_every": 10, "evaluate_every": 15, "chunk": 8
 
 def problem():
     return tx.gflownet.problem(
-        tx.envs.Hypergrid(dim=2, side=4, reward=tx.envs.GridReward(0.1, 0.5, 2)),
+        tx.envs.Hypergrid(dim=2, side=4, reward=tx.envs.GridReward(0.1, 0.5, 2.0)),
         objective="trajectory_balance",
         batch_size=4,
         policy=tx.gflownet.PolicyOptions(hidden=(8,)),

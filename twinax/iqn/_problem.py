@@ -347,7 +347,12 @@ class Agents(Problem):
 
             cells, places = measured["pictures"]
             where = np.stack(np.divmod(places, self.world.stride), -1) - self.world.margin
-            metrics["film/greedy"] = render(cells, self.world.names, where)
+            # Agents in their own colours, but not where the map shows something else, such as one that is down.
+            shown = np.take_along_axis(
+                cells.reshape(len(cells), -1), where[..., 0] * self.world.width + where[..., 1], 1
+            )
+            plain = np.isin(shown, [code for code, name in enumerate(self.world.names) if name == "agent"])
+            metrics["film/greedy"] = render(cells, self.world.names, np.where(plain[..., None], where, -1))
         return metrics
 
     def describe(self) -> dict[str, Any]:

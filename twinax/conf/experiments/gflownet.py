@@ -43,7 +43,7 @@ class ObjectiveSection:
 
 
 @dataclass
-class GflownetOptimizer(mirror(Optimizer, leave_out=["rates"])):
+class GflownetOptimizer(mirror(Optimizer, leave_out=["rates", "clip_by"])):
     """The update, with a step size of its own for log Z."""
 
     learning_rate: float = 1e-3
