@@ -1,9 +1,7 @@
 """Array annotations: any framework's array, with named dimensions.
 
-`Float[Array, "time batch"]` is checked by jaxtyping and beartype in the test run, for PyTorch, JAX and NumPy alike;
-`Int` is any integer dtype, unsigned ones as well. `--jaxtyping-packages` in pyproject.toml names the packages that
-are checked. The check wraps a function inside a function anew at each call, which takes a millisecond: those that
-run at every step are marked `no_type_check`.
+`Float[Array, "time batch"]` is what jaxtyping and beartype can check, for PyTorch, JAX and NumPy alike; `Int` is any
+integer dtype, unsigned ones as well.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ computed (gathered into `size` rows), then put back on the (time, batch) grid.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, no_type_check
+from typing import Any
 
 from twinax import ops, tree
 from twinax.envs import Environment
@@ -120,12 +120,10 @@ def visit(env: Environment, trajectories: Trajectories, size: int | None = None)
     trajectory = ops.where(inside, trajectory, 0)
     time = ops.where(inside, row - ops.take(start, trajectory), 0)
 
-    @no_type_check
     def gather(x, time):
         flat = x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
         return ops.take(flat, ops.cast(time * batch + trajectory, "int32"))
 
-    @no_type_check
     def places(shift):
         t = ops.arange(times, count)[:, None] + shift
         there = t < count[None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, no_type_check
+from typing import Any
 
 from twinax import ops, tree
 from twinax.envs import Environment
@@ -52,12 +52,10 @@ def forward_rollout(
     actions = ops.zeros((env.max_steps, batch), uniform, "int32")
     length = ops.zeros((batch,), uniform, "int32")
 
-    @no_type_check
     def going(carry, more_than: int):
         state, _, _, _, t = carry
         return (t < env.max_steps) & (ops.sum(ops.cast(~state.done, "int32")) > more_than)
 
-    @no_type_check
     def act(carry, rows: Rows | None):
         state, states, actions, length, t = carry
         out = logits(env.observe(state)) if rows is None else rows.spread(logits(env.observe(rows.pick(state))))

@@ -95,7 +95,8 @@ def acting(layers: Sequence[Linear]) -> tuple[Linear | ActingLinear, ...]:
     PyTorch's are not, so there only the first layer changes.
     """
     every = ops.framework(layers[0].weight) == "jax"
-    return tuple(
-        ActingLinear(ops.transpose(layer.weight), layer.bias) if every or i == 0 else layer
-        for i, layer in enumerate(layers)
-    )
+
+    def turned(layer: Linear) -> ActingLinear:
+        return ActingLinear(ops.transpose(layer.weight), layer.bias)
+
+    return tuple(turned(layer) if every or i == 0 else layer for i, layer in enumerate(layers))
