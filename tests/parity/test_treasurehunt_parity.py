@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import pytest
 
@@ -51,7 +53,7 @@ def test_three_kinds_of_items_and_sorrels_habits(quick_compilation):
 
 def test_two_ways_of_learning_and_a_player_at_once(quick_compilation):
     """Two worlds, agents that move together, prioritised replay, two train steps after an epoch; hybrid as well."""
-    ring = {"memory": 70, "frames": 2}
+    ring: dict[str, Any] = {"memory": 70, "frames": 2}
     groups = {
         "qr": Learners(count=1, variant="qr", replay=ReplayOptions(alpha=0.6, **ring), **{**LEARNER, "noisy": False}),
         "seeker": Players(rule="seeker"),

@@ -11,6 +11,7 @@ import torch
 from twinax import bridge
 from twinax.errors import TwinaxError
 from twinax.networks import MLP, as_torch_module
+from twinax.tree import named_leaves
 
 
 def network(seed: int = 0) -> MLP:
@@ -48,6 +49,13 @@ def test_weights_survive_a_file_whatever_their_layout(tmp_path):
     assert isinstance(out["trained"], torch.nn.Parameter) and out["trained"] is not tree["trained"]
     assert out["activation"] is jnp.tanh
     assert [p.name for p in path.parent.iterdir()] == ["net.safetensors"]
+
+
+@pytest.mark.parametrize("names", [named_leaves, bridge.state_dict])
+def test_two_leaves_of_one_name_are_refused(names):
+    assert list(names({"a": {"b": np.zeros(1), "c": np.zeros(1)}})) == ["a.b", "a.c"]
+    with pytest.raises(TwinaxError, match="two leaves .* called 'a.b'"):
+        names({"a.b": np.zeros(1), "a": {"b": np.ones(1)}})
 
 
 def test_weights_that_do_not_fit_say_why(tmp_path):

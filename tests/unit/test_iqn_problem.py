@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+from typing import Any
 
 import jax
 import jax.tree_util as jtu
@@ -63,8 +64,8 @@ def mixed(**options):
 
 def small(world=None, count=2, **options):
     """One group; PyTorch or NumPy only."""
-    learner = {"width": 6, "quantiles": 2, "act_quantiles": 2, "cosines": 3, "batch_size": 8}
-    replay = {"memory": 30, "frames": 2, "n_step": 1}
+    learner: dict[str, Any] = {"width": 6, "quantiles": 2, "act_quantiles": 2, "cosines": 3, "batch_size": 8}
+    replay: dict[str, Any] = {"memory": 30, "frames": 2, "n_step": 1}
     for name in list(options):
         if name in ReplayOptions.__dataclass_fields__:
             replay[name] = options.pop(name)
@@ -194,7 +195,8 @@ def wide(values):
 def played(made, steps, seed=0, state=None):
     """Epochs in NumPy, without training: the state and what happened in the last of them."""
     state = wide(made.init(seed)) if state is None else state
-    epoch = draws = None
+    epoch: Any = None
+    draws: Any = None
     for _ in range(steps):
         rng = np.random.default_rng((seed, int(state.step)))
         draws = {name: rng.random(draw.shape) for name, draw in made.draws().items()}
@@ -218,7 +220,6 @@ def test_agents_act_on_the_windows_that_are_stored(rule):
     """Actions worked out again from the ring's own windows, after it went round: greedy, or the drawn random one."""
     made = mixed(world=dataclasses.replace(WORLD, turn_rule=rule))
     state, epoch, draws = played(made, 7)
-    assert epoch is not None and draws is not None
     epsilons = made.epsilons(state.step - 1, made.settings())
     codebook = made.world.codebook.astype(np.float64)
     explored, first = [], {"iqn": 0, "qr": 3}
@@ -246,7 +247,6 @@ def test_seats_are_the_order_of_turns():
     made = mixed()
     assert made.seats == [("iqn", 0), ("iqn", 1), ("seeker", 0), ("qr", 0), ("random", 0)]
     _, epoch, draws = played(made, 1)
-    assert epoch is not None and draws is not None
     np.testing.assert_array_equal(epoch.actions[:, 4], np.floor(4 * draws["turn/random/random"][:, 0]))
     # The seeker goes for gems; in a world this small it finds more of them than chance does.
     scores = np.mean([played(made, 1, seed)[1].score for seed in range(12)], 0)
@@ -459,7 +459,6 @@ def test_the_largest_batch_that_is_accepted_can_be_drawn(replay):
     replay = {"memory": 30, "frames": 2, "n_step": 1, **replay}
     made = small(batch_size=max(size for size in range(1, 60) if accepted(size, replay)), **replay)
     state, _, draws = played(made, 7)
-    assert draws is not None
     own = {name.removeprefix("train/"): draw[0] for name, draw in draws.items() if name.startswith("train/")}
     assert made.lesson(state.carry, state.targets, own).ready
 

@@ -321,7 +321,7 @@ def test_the_ends_of_the_draws_are_steps_as_well(dtype):
 
 
 def test_steps_without_priority_are_not_drawn_even_at_the_end():
-    """The first slot is a gap, the last were never written: no draw ends there, nor spoils the weights of the others."""
+    """The first slot is a gap, the last were never written: no draw ends there, or spoils the weights of others."""
     options = dataclasses.replace(PRIORITISED, memory=40)
     replay, _ = filled(options, 5, 4)
     batch, ready = sample(replay, options, np.array([[0.0, 1.0], [0.5, 1.0]], np.float32), 2)

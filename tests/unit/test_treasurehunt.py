@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import colorsys
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -335,7 +336,7 @@ def test_a_step(framework, action, reward, after):
 
 
 def test_values_of_items_are_options():
-    values = {"gem_value": 2.5, "food_value": -3.0, "bone_value": 0.0}
+    values: dict[str, Any] = {"gem_value": 2.5, "food_value": -3.0, "bone_value": 0.0}
     assert [moved(SMALL, action, **values)[1][0] for action in (DOWN, LEFT, RIGHT)] == [0.0, 2.5, -3.0]
 
 
@@ -539,8 +540,8 @@ def test_channels_of_the_world_with_three_kinds():
 
 
 def test_a_blank_frame_is_nothing_and_frames_stand_one_after_the_other():
-    for options in ({}, {"variant": "gem_food_bone"}, {"observation": "rgb"}):
-        assert not TreasureHunt(**options).codebook[BLANK].any()
+    for world in (TreasureHunt(), TreasureHunt(variant="gem_food_bone"), TreasureHunt(observation="rgb")):
+        assert not world.codebook[BLANK].any()
     world, state = hunt("##### #0g.# #..1# #####")
     views = np.concatenate([np.zeros((1, 9), int), world.view(state, 1), world.view(state, 0)])
     together = decode(views[None], world.codebook)
