@@ -106,6 +106,10 @@ class Problem(ABC):
         """From measured NumPy arrays to named metrics: floats, or arrays for pictures."""
         return {}
 
+    def members(self, networks: Any) -> dict[str, Any]:
+        """The networks of one state that get a file of weights each, by name."""
+        return {"networks": networks}
+
     def describe(self) -> dict[str, Any]:
         """Plain facts for a run's summary and report."""
         return {}

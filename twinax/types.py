@@ -1,7 +1,7 @@
 """Array annotations: any framework's array, with named dimensions.
 
-`Float[Array, "time batch"]` is what jaxtyping and beartype can check, for PyTorch, JAX and NumPy alike; `Int` is any
-integer dtype, unsigned ones as well.
+`Float[Array, "time batch"]` is what jaxtyping and beartype can check, for PyTorch, JAX and NumPy alike, and do in
+tests/unit/typed_runs.py; `Int` is any integer dtype, unsigned ones as well.
 """
 
 from __future__ import annotations

@@ -446,6 +446,10 @@ def wrong(learner=None, replay=None, groups=None, world=None, **options):
         ({"worlds": 0}, "worlds is 0"),
         ({"train_steps": 0}, "train_steps is 0"),
         ({"evaluation_worlds": 0}, "evaluation_worlds is 0"),
+        ({"evaluation_epsilon": -0.1}, "evaluation_epsilon is -0.1; it must be between 0 and 1"),
+        ({"learner": {"variant": "c51", "low": 3.0, "high": 3.0}}, "a support has 51 atoms from 3.0 to 3.0"),
+        ({"learner": {"variant": "c51", "atoms": 1}}, "a support has 1 atoms"),
+        ({"groups": {"a.b": Learners(count=2)}}, "a group of agents is named 'a.b'; use letters, digits"),
     ],
 )
 def test_wrong_options_are_refused(options, words):
@@ -454,18 +458,25 @@ def test_wrong_options_are_refused(options, words):
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("replay", [{}, {"frames": 1}, {"frames": 4}, {"memory": 27}, {"memory": 11, "frames": 4}])
-def test_the_largest_batch_that_is_accepted_can_be_drawn(replay):
-    replay = {"memory": 30, "frames": 2, "n_step": 1, **replay}
-    made = small(batch_size=max(size for size in range(1, 60) if accepted(size, replay)), **replay)
-    state, _, draws = played(made, 7)
-    own = {name.removeprefix("train/"): draw[0] for name, draw in draws.items() if name.startswith("train/")}
-    assert made.lesson(state.carry, state.targets, own).ready
+RINGS = [{}, {"frames": 1}, {"frames": 4}, {"memory": 27}, {"memory": 11, "frames": 4}, {"memory": 17, "n_step": 3}]
 
 
-def accepted(batch_size, replay):
-    try:
-        wrong(learner={"batch_size": batch_size}, replay=replay)
-    except TwinaxError:
-        return False
-    return True
+@pytest.mark.parametrize("habits", [{}, {"store_done": False}, {"store_done": False, "returns": False, "n_step": 2}])
+@pytest.mark.parametrize("ring", RINGS)
+def test_steps_that_can_be_drawn_are_counted(ring, habits):
+    options = {"memory": 30, "frames": 2, "n_step": 1, **ring, **habits}
+    for epochs in range(1, 9):
+        made = small(batch_size=1, **options)
+        replay, rules = played(made, epochs)[0].carry["iqn"], made.learners["iqn"].replay
+        assert set(replay.eligible(rules).sum((1, 2))) == {rules.available(made.world.turns, epochs)}
+    with pytest.raises(TwinaxError, match="a batch of .* is larger than the"):
+        small(batch_size=rules.available(made.world.turns, 8) + 1, **options)
+
+
+@pytest.mark.parametrize(("batch_size", "wanted"), [(1, 0), (8, 0), (9, 1), (16, 1), (17, 2)])
+def test_learning_starts_when_a_batch_can_be_drawn(batch_size, wanted):
+    made = small(batch_size=batch_size)
+    engine = make_engine("torch", made)
+    engine.start(0)
+    assert made.warm_up == wanted
+    np.testing.assert_array_equal(engine.run(4)["trained"], np.arange(4) >= wanted)

@@ -739,12 +739,68 @@ def test_members_are_what_a_loop_gives(parallel):
     np.testing.assert_allclose(got["sum"][0], np.stack([b for _, b in wanted]), rtol=1e-12)
 
 
+@pytest.mark.parametrize(("parallel", "work"), [(True, 0), (True, 10**9), (False, 0)])
+def test_member_losses_have_the_gradients_of_a_loop(parallel, work, double_precision):
+    networks, rows = {"a": X[:, 0], "b": Y}, X
+
+    def one(network, row):
+        return ops.sum(network["a"] * row * row) + ops.sum(network["b"] ** 2), {"row": row * network["a"]}
+
+    def total(networks, rows):
+        each, terms = ops.member_losses(one, networks, rows, parallel=parallel, work=work)
+        return ops.sum(each * ops.like(np.array([1.0, 2.0, 3.0, 4.0]), each)), terms["row"]
+
+    value, terms = total(networks, rows)
+    (got, others), gradient = jax.jit(jax.value_and_grad(total, has_aux=True))(
+        *jtu.tree_map(jnp.asarray, (networks, rows))
+    )
+    factor = np.arange(1.0, 5.0)
+    np.testing.assert_allclose(got, value, rtol=1e-12)
+    np.testing.assert_allclose(
+        value, factor @ [(a * x * x).sum() + (b**2).sum() for a, b, x in zip(X[:, 0], Y, X, strict=True)]
+    )
+    np.testing.assert_allclose(others, X * X[:, :1], rtol=1e-12)
+    np.testing.assert_allclose(terms, others, rtol=1e-12)
+    np.testing.assert_allclose(gradient["a"], factor * (X * X).sum(1), rtol=1e-12)
+    np.testing.assert_allclose(gradient["b"], factor[:, None] * 2 * Y, rtol=1e-12)
+    leaves = {name: torch.tensor(x, requires_grad=True) for name, x in networks.items()}
+    total(leaves, torch.tensor(rows))[0].backward()
+    for name, leaf in leaves.items():
+        np.testing.assert_allclose(leaf.grad, gradient[name], rtol=1e-12)
+    # Several seeds at once
+    many = jax.vmap(jax.grad(lambda n, r: total(n, r)[0]), (0, None))
+    stacked = jtu.tree_map(lambda x: jnp.stack([jnp.asarray(x), 2 * jnp.asarray(x)]), networks)
+    np.testing.assert_allclose(many(stacked, jnp.asarray(rows))["b"][1], 2 * gradient["b"], rtol=1e-12)
+
+
+def test_large_members_run_one_after_the_other():
+    def primitives(work):
+        run = lambda x: ops.member_losses(lambda n: (ops.sum(n * n), {}), x, work=work)  # noqa: E731
+        return str(jax.make_jaxpr(run)(jnp.asarray(X)))
+
+    assert "scan" not in primitives(1000) and "scan" in primitives(10**6)
+
+
 def test_members_in_jax_are_one_computation_or_a_loop():
     def primitives(parallel):
         run = lambda x: ops.members(lambda row: ops.sum(row * row), x, parallel=parallel)  # noqa: E731
         return [e.primitive.name for e in jax.make_jaxpr(run)(jnp.asarray(X)).eqns]
 
     assert "scan" not in primitives(True) and "scan" in primitives(False)
+
+
+def test_arrays_that_cannot_be_written_are_converted_once():
+    array = np.arange(3.0)
+    reference = torch.zeros(())
+    assert ops.like(array, reference) is not ops.like(array, reference)
+    array.setflags(write=False)
+    once = ops.like(array, reference)
+    assert ops.like(array, reference) is once and once.tolist() == [0, 1, 2]
+    from twinax.ops import _torch
+
+    kept = len(_torch._constants)
+    del array
+    assert len(_torch._constants) == kept - 1  # and so no other array can be taken for it
 
 
 def test_used():

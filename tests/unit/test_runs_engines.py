@@ -20,7 +20,7 @@ import twinax as tx
 from twinax import runs
 sys.path.insert(0, sys.argv[1])
 import test_runs_engines
-runs.train(test_runs_engines.problem(), **json.loads(sys.argv[2]))
+runs.train(test_runs_engines.PROBLEMS[sys.argv[3]](), **json.loads(sys.argv[2]))
 """
 OPTIONS = {"steps": 30, "checkpoint_every": 10, "evaluate_every": 15, "chunk": 8, "progress": False}
 
@@ -35,6 +35,17 @@ def problem():
     )
 
 
+def hunt():
+    """Prioritised replay that is full after three epochs, so that the ring has wrapped around where a run is cut."""
+    replay = tx.iqn.ReplayOptions(memory=24, frames=2, alpha=0.5)
+    learners = tx.iqn.Learners(count=2, width=8, quantiles=3, act_quantiles=3, cosines=4, batch_size=8, replay=replay)
+    world = tx.envs.TreasureHunt(height=5, width=5, num_agents=2, turns=8, radius=1, spawn_prob=0.2)
+    return tx.iqn.problem(world, {"iqn": learners}, worlds=2, evaluation_worlds=2, film=False)
+
+
+PROBLEMS = {"gflownet": problem, "iqn": hunt}
+
+
 def compare(one, other, tolerance=0.0):
     expected = tree.named_leaves(other)
     for name, leaf in tree.named_leaves(one).items():
@@ -47,9 +58,11 @@ def timeless(rows):
 
 
 @pytest.mark.parametrize("mode", ["torch", "hybrid", "jax"])
-def test_killed_and_resumed_equals_uninterrupted(tmp_path, mode):
+@pytest.mark.parametrize("family", PROBLEMS)
+def test_killed_and_resumed_equals_uninterrupted(tmp_path, family, mode):
     if mode != "jax":
         pytest.importorskip("torch")
+    problem = PROBLEMS[family]
     whole = tx.train(problem(), mode=mode, run_dir=tmp_path / "whole", **OPTIONS)
     # The killed run has far more steps to go, so that the kill hits a chunk or a save, never the end.
     options = OPTIONS | {
@@ -59,7 +72,7 @@ def test_killed_and_resumed_equals_uninterrupted(tmp_path, mode):
         "log_every": 1,
         "run_dir": str(tmp_path / "killed"),
     }
-    command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parent), json.dumps(options)]
+    command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parent), json.dumps(options), family]
     with subprocess.Popen(command) as process:
         deadline = time.monotonic() + 120
         while not (tmp_path / "killed" / "checkpoints" / "0000000010").exists():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
-from twinax.envs._world import EMPTY, WALL, World, put
+from twinax.envs._world import EMPTY, WALL, World, constant, put
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
 from twinax.types import Array, Float, Int
@@ -115,13 +115,13 @@ class Cleanup(World):
         layers = ["", "", "wall", "wall", "river", "river pollution", "grass", "grass apple", "clean", "zap"]
         layers += ["agent out", *(f"agent {move}" for move in self.actions[: len(self.steps)])]
         channels = list(dict.fromkeys(" ".join(layers).split()))
-        return np.array([[channel in layer.split() for channel in channels] for layer in layers], np.float32)
+        return constant(np.array([[channel in layer.split() for channel in channels] for layer in layers], np.float32))
 
     @cached_property
     def worth(self) -> np.ndarray:
         values = np.zeros(len(self.names), np.float32)
         values[APPLE] = self.apple_value
-        return values
+        return constant(values)
 
     # Tables: what follows from the sizes alone
 
@@ -135,7 +135,7 @@ class Cleanup(World):
             (GRASS, rows[last - self.orchard_rows : last]),
         ):
             part[part == EMPTY] = code
-        return rows.reshape(-1)
+        return constant(rows.reshape(-1))
 
     @cached_property
     def growth(self) -> np.ndarray:
@@ -143,7 +143,7 @@ class Cleanup(World):
         # A table: all frameworks round it alike, and no apple depends on the last bit.
         river = int(np.sum(self.land == RIVER))
         level = np.arange(river + 1) / river
-        return (self.apple_prob * np.maximum(1 - level / self.threshold, 0)).astype(np.float32)
+        return constant((self.apple_prob * np.maximum(1 - level / self.threshold, 0)).astype(np.float32))
 
     @cached_property
     def beams(self) -> np.ndarray:
@@ -151,7 +151,7 @@ class Cleanup(World):
         ahead = self.steps[:, None] * np.arange(1, self.beam_length + 1)
         cells = np.clip(np.arange(len(self.land))[:, None, None] + ahead, 0, len(self.land) - 1)
         clear = np.logical_and.accumulate(self.land[cells] != WALL, -1)
-        return np.where(clear, cells, -1).reshape(-1, self.beam_length).astype(np.int32)
+        return constant(np.where(clear, cells, -1).reshape(-1, self.beam_length).astype(np.int32))
 
     # Rules
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
-from twinax.envs._world import EMPTY, OUTSIDE, WALL, World, put
+from twinax.envs._world import EMPTY, OUTSIDE, WALL, World, constant, put
 from twinax.errors import TwinaxError, UnknownName
 from twinax.noise import Draw
 from twinax.types import Array, Float, Int
@@ -102,14 +102,14 @@ class TreasureHunt(World):
         for code, name in enumerate(self.names[1:], 1):
             for kind in layers.get(name, name).split():
                 book[code] += rows[kinds.index(kind)]
-        return np.minimum(book, 1.0) if self.observation == "rgb" else book
+        return constant(np.minimum(book, 1.0) if self.observation == "rgb" else book)
 
     @cached_property
     def worth(self) -> np.ndarray:
         values = np.zeros(len(self.names), np.float32)
         values[[WALL, OUTSIDE]] = -1.0
         values[FIRST_ITEM : self.agent] = list(self.items.values())
-        return values
+        return constant(values)
 
     def reset_draws(self, worlds: int) -> Mapping[str, Draw]:
         return {"place": Draw((worlds, len(self.inside)))}

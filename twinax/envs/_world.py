@@ -147,23 +147,23 @@ class World(ABC):
         """The padded map without anything on it: (cells,)."""
         cells = np.full((self.height, self.width), WALL, np.int32)
         cells[1:-1, 1:-1] = EMPTY
-        return np.pad(cells, self.margin, constant_values=OUTSIDE).reshape(-1)
+        return constant(np.pad(cells, self.margin, constant_values=OUTSIDE).reshape(-1))
 
     @cached_property
     def inside(self) -> np.ndarray:
         """Padded cells within the walls, row by row."""
-        return np.flatnonzero(self.ground == EMPTY).astype(np.int32)
+        return constant(np.flatnonzero(self.ground == EMPTY).astype(np.int32))
 
     @cached_property
     def steps(self) -> np.ndarray:
         """By how much up, down, left and right change a padded cell."""
-        return np.array([-self.stride, self.stride, -1, 1], np.int32)
+        return constant(np.array([-self.stride, self.stride, -1, 1], np.int32))
 
     @cached_property
     def offsets(self) -> np.ndarray:
         """By how much the cells of a view differ from its centre, row by row."""
         near = np.arange(-self.radius, self.radius + 1, dtype=np.int32)
-        return (near[:, None] * self.stride + near).reshape(-1)
+        return constant((near[:, None] * self.stride + near).reshape(-1))
 
     def view(self, state: Any, agent: int) -> Int[Array, "worlds view"]:
         """The codes that an agent sees around itself."""
@@ -175,6 +175,12 @@ class World(ABC):
         cells, edge = self.show(state), self.margin
         grid = cells.reshape(cells.shape[0], self.height + 2 * edge, self.stride)
         return grid[:, edge : edge + self.height, edge : edge + self.width]
+
+
+def constant(array: np.ndarray) -> np.ndarray:
+    """The array, no longer writeable: `ops.like` then converts it once and not at every call."""
+    array.setflags(write=False)
+    return array
 
 
 def put(cells: Int[Array, "worlds cells"], place: Int[Array, " worlds"], code: Any) -> Int[Array, "worlds cells"]:

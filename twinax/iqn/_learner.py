@@ -20,7 +20,7 @@ from twinax.iqn._losses import (
     project_categorical,
     quantile_huber,
 )
-from twinax.iqn._network import VARIANTS
+from twinax.iqn._network import VARIANTS, check_support, expected_return
 from twinax.iqn._replay import Batch, ReplayOptions
 from twinax.networks import frozen
 from twinax.noise import Draw
@@ -89,6 +89,14 @@ class Learners:
             raise TwinaxError(f"sync_every is {self.sync_every}; it must not be negative")
         if not (np.isfinite(self.kappa) and self.kappa > 0):
             raise TwinaxError(f"kappa is {self.kappa}; it must be above 0")
+        if self.variant == "c51":
+            check_support(self.atoms, self.low, self.high)
+
+    @property
+    def work(self) -> int:
+        """Numbers in the largest array of a train step."""
+        rows = self.quantiles if self.variant == "iqn" else 1
+        return self.batch_size * rows * self.width
 
     def check(self, world: World, worlds: int) -> None:
         """Refuse a memory that cannot hold an epoch, or cannot give a batch."""
@@ -97,13 +105,19 @@ class Learners:
             raise TwinaxError(
                 f"the memory has {replay.memory} slots, but an epoch fills {world.turns + replay.gap}; make it larger"
             )
-        episodes = replay.memory // (world.turns + replay.gap)
-        most = episodes * worlds * world.turns
+        most = worlds * replay.available(world.turns, epochs=replay.memory)
         if self.batch_size > most:
             raise TwinaxError(
                 f"a batch of {self.batch_size} is larger than the {most} steps that a memory of {replay.memory} slots "
                 "can give; make the memory larger or the batch smaller"
             )
+
+    def waiting(self, world: World, worlds: int) -> int:
+        """Epochs that are played before the first that ends with a train step."""
+        epochs = 0
+        while worlds * self.replay.available(world.turns, epochs + 1) < self.batch_size:
+            epochs += 1
+        return epochs
 
     def init(self, rng: np.random.Generator, world: World) -> Any:
         """One network."""
@@ -137,7 +151,7 @@ class Learners:
 
     def values(self, network: Any, views: Any, codebook: Any, taus: Any) -> Float[Array, "rows actions"]:
         """Expected returns of the actions, without noise: what an agent acts on."""
-        return network.mean(network(decode(views, codebook), taus))
+        return expected_return(network, network(decode(views, codebook), taus))
 
     def loss(
         self, network: Any, target: Any, batch: Batch, codebook: Any, draws: Mapping[str, Any]
@@ -154,7 +168,7 @@ class Learners:
         predicted = of_actions(network(seen, taus[0], noise[0]), batch.actions)
         choice, valued = frozen(network)(then, taus[1], noise[1]), frozen(target)(then, taus[2], noise[2])
         if self.variant == "c51":
-            best = ops.argmax(network.mean(choice))
+            best = ops.argmax(expected_return(network, choice))
             goal = project_categorical(
                 ops.exp(of_actions(valued, best)), batch.returns, batch.discounts, network.support()
             )

@@ -37,23 +37,21 @@ class _Trunk(eqx.Module):
         """How many normal numbers one draw takes: those of `hidden`, then of `advantage`, then of `value`."""
         return sum(_noise_sizes(self))
 
-    def features(self, x: Any) -> Float[Array, "rows width"]:
-        """The first layer; rows may also be a `KHot`."""
-        return ops.relu(self.feature(x))
-
     def acting(self: T) -> T:
-        """The same network without noise, laid out for many small batches without gradients."""
-        if ops.framework(self.feature.weight) != "jax":
-            return self
+        """The same network without noise and with its heads in one, laid out for many small batches without
+        gradients."""
         layers = {name: (layer.weight, layer.bias) for name, layer in vars(self).items() if hasattr(layer, "weight")}
         if "value" in layers:
             layers["advantage"] = _duel(layers.pop("value"), layers["advantage"])
-        turned = {name: ActingLinear(ops.transpose(weight), bias) for name, (weight, bias) in layers.items()}
-        return dataclasses.replace(self, **(turned | {"value": None}))
+        if ops.framework(self.feature.weight) == "jax":
+            plain = {name: ActingLinear(ops.transpose(weight), bias) for name, (weight, bias) in layers.items()}
+        else:
+            plain = {name: Linear(weight, bias) for name, (weight, bias) in layers.items()}
+        return dataclasses.replace(self, **(plain | {"value": None}))
 
     def mean(self, output: Float[Array, "rows numbers actions"]) -> Float[Array, "rows actions"]:
-        """The expected return of each action: the mean over quantiles."""
-        return ops.mean(output, 1)
+        """The expected return of each action: the mean over quantiles, or the sum over atoms of z p."""
+        return expected_return(self, output)
 
 
 class QuantileNetwork(_Trunk):
@@ -85,19 +83,14 @@ class QuantileNetwork(_Trunk):
         return cls(**trunk, cosine=Linear.init(rng, cosines, width))
 
     def __call__(self, x: Any, taus: Float[Array, "rows n"], noise: Noise = None) -> Float[Array, "rows n actions"]:
-        return self.from_features(self.features(x), taus, noise)
-
-    def from_features(
-        self, h: Float[Array, "rows width"], taus: Float[Array, "rows n"], noise: Noise = None
-    ) -> Float[Array, "rows n actions"]:
-        """The rest of the network, for a first layer that was computed in another way."""
+        h = _features(self, x)
         rows, n = taus.shape
         weight = self.cosine.weight
         width, cosines = weight.shape
         # Products of two axes, (rows * n, width): the fastest form in both frameworks.
         angles = ops.cast(taus, weight).reshape(rows * n, 1) * ops.cast(ops.arange(cosines, weight) + 1, weight)
         phi = ops.relu(self.cosine(ops.cos_pi(angles)))
-        mixed = ops.cast(h, weight)[:, None, :] * phi.reshape(rows, n, width)
+        mixed = h[:, None, :] * phi.reshape(rows, n, width)
         q = _heads(self, mixed.reshape(rows * n, width), noise)
         return q.reshape(rows, n, q.shape[1])
 
@@ -136,13 +129,7 @@ class FixedQuantiles(_Trunk):
 
     def __call__(self, x: Any, taus: Any = None, noise: Noise = None) -> Float[Array, "rows quantiles actions"]:
         """`taus` is there for the sake of one call for all variants and is not read."""
-        return self.from_features(self.features(x), taus, noise)
-
-    def from_features(
-        self, h: Float[Array, "rows width"], taus: Any = None, noise: Noise = None
-    ) -> Float[Array, "rows quantiles actions"]:
-        """The rest of the network, for a first layer that was computed in another way."""
-        return _by_action(_heads(self, ops.cast(h, self.feature.weight), noise), self.quantiles)
+        return _by_action(_heads(self, _features(self, x), noise), self.quantiles)
 
 
 class Categorical(_Trunk):
@@ -173,8 +160,7 @@ class Categorical(_Trunk):
     ) -> Categorical:
         """Weights from a NumPy generator; returns outside [low, high] count as the nearer end."""
         _check_sizes(inputs=inputs, width=width, actions=actions, atoms=atoms)
-        if atoms < 2 or not low < high:
-            raise TwinaxError(f"a support has {atoms} atoms from {low} to {high}; it needs at least 2, and low < high")
+        check_support(atoms, low, high)
         return cls(
             **_init_trunk(rng, inputs, width, actions, atoms, dueling, noisy),
             atoms=atoms,
@@ -187,19 +173,9 @@ class Categorical(_Trunk):
         weight = self.feature.weight
         return ops.cast(ops.like(np.linspace(self.low, self.high, self.atoms), weight), weight)
 
-    def mean(self, output: Float[Array, "rows atoms actions"]) -> Float[Array, "rows actions"]:
-        """The expected return of each action from the log-probabilities: sum over atoms of z p."""
-        return ops.sum(ops.exp(output) * self.support()[:, None], 1)
-
     def __call__(self, x: Any, taus: Any = None, noise: Noise = None) -> Float[Array, "rows atoms actions"]:
         """`taus` is there for the sake of one call for all variants and is not read."""
-        return self.from_features(self.features(x), taus, noise)
-
-    def from_features(
-        self, h: Float[Array, "rows width"], taus: Any = None, noise: Noise = None
-    ) -> Float[Array, "rows atoms actions"]:
-        """The rest of the network, for a first layer that was computed in another way."""
-        logits = _heads(self, ops.cast(h, self.feature.weight), noise)
+        logits = _heads(self, _features(self, x), noise)
         return ops.log_softmax(_by_action(logits, self.atoms), axis=1)
 
 
@@ -208,6 +184,14 @@ VARIANTS: dict[str, type[QuantileNetwork] | type[FixedQuantiles] | type[Categori
     "qr": FixedQuantiles,
     "c51": Categorical,
 }
+
+
+def expected_return(network: _Trunk, output: Float[Array, "rows numbers actions"]) -> Float[Array, "rows actions"]:
+    """The mean of the distribution that a network gave."""
+    # A function, as the parts below: Equinox makes an object of a method at each look, dear in eager PyTorch.
+    if isinstance(network, Categorical):
+        return ops.sum(ops.exp(output) * network.support()[:, None], 1)
+    return ops.mean(output, 1)
 
 
 def variant(name: str) -> type[QuantileNetwork] | type[FixedQuantiles] | type[Categorical]:
@@ -227,6 +211,14 @@ def _check_sizes(**sizes: int) -> None:
             raise TwinaxError(f"a distributional network has {name}={size}; it must be at least 1")
 
 
+def check_support(atoms: int, low: float, high: float) -> None:
+    """Refuse atoms that do not span an interval."""
+    if atoms < 2 or not -np.inf < low < high < np.inf:
+        raise TwinaxError(
+            f"a support has {atoms} atoms from {low} to {high}; it needs at least 2, and finite numbers low < high"
+        )
+
+
 def _init_trunk(
     rng: np.random.Generator, inputs: int, width: int, actions: int, numbers: int, dueling: bool, noisy: bool
 ) -> dict[str, Any]:
@@ -242,6 +234,11 @@ def _init_trunk(
 def _noise_sizes(network: _Trunk) -> list[int]:
     layers = (network.hidden, network.advantage, network.value)
     return [layer.noise_size if isinstance(layer, NoisyLinear) else 0 for layer in layers]
+
+
+def _features(network: _Trunk, x: Any) -> Float[Array, "rows width"]:
+    """The first layer; rows may also be a `KHot`."""
+    return ops.relu(network.feature(x))
 
 
 def _heads(network: _Trunk, h: Float[Array, "batch width"], noise: Noise) -> Float[Array, "batch out"]:

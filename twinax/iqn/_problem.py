@@ -68,6 +68,12 @@ class Agents(Problem):
         for label in ("worlds", "train_steps", "evaluation_worlds"):
             if (value := getattr(self, label)) < 1:
                 raise TwinaxError(f"{label} is {value}; it must be at least 1")
+        if not 0 <= self.evaluation_epsilon <= 1:
+            raise TwinaxError(f"evaluation_epsilon is {self.evaluation_epsilon}; it must be between 0 and 1")
+        for name in self.groups:
+            # The name is a part of the names of arrays and of draws.
+            if not name.isidentifier():
+                raise TwinaxError(f"a group of agents is named '{name}'; use letters, digits and underscores")
         for group in self.learners.values():
             group.check(self.world, self.worlds)
 
@@ -83,7 +89,7 @@ class Agents(Problem):
 
     @property
     def warm_up(self) -> int:  # type: ignore[override]
-        return max(-(-group.batch_size // (self.worlds * self.world.turns)) for group in self.learners.values())
+        return max(group.waiting(self.world, self.worlds) for group in self.learners.values())
 
     def init(self, seed: int) -> State:
         rng = np.random.default_rng(seed)
@@ -143,11 +149,7 @@ class Agents(Problem):
         networks, world = frozen(networks), self.world
         some = next(iter(draws.values()))
         codebook = ops.cast(ops.like(world.codebook, some), some)
-        single = {
-            (name, k): tree.map_leaves(lambda x, k=k: x[k], networks[name]).acting()
-            for name, k in self.seats
-            if name in networks
-        }
+        single = {name: network.acting() for name, network in self.members(networks).items()}
 
         def choose(agent: int, window: Any, turn: Mapping[str, Any]):
             name, k = self.seats[agent]
@@ -159,7 +161,7 @@ class Agents(Problem):
 
             def value():
                 taus = own["taus"][k] if "taus" in own else None
-                return ops.argmax(group.values(single[name, k], window, codebook, taus))
+                return ops.argmax(group.values(single[f"{name}_{k}"], window, codebook, taus))
 
             # Where everyone explores the networks are not asked.
             best = ops.cond(ops.any(~explores), value, lambda: anywhere)
@@ -244,9 +246,8 @@ class Agents(Problem):
             def one(network, target, lesson, draws, group=group, codebook=codebook):
                 return group.loss(network, target, lesson, codebook, draws)
 
-            each, parts = ops.members(
-                one, networks[name], batch.targets[name], batch.batches[name], batch.draws[name], parallel=self.parallel
-            )
+            rest = (batch.targets[name], batch.batches[name], batch.draws[name])
+            each, parts = ops.member_losses(one, networks[name], *rest, parallel=self.parallel, work=group.work)
             losses.append(ops.sum(each))
             values.append(ops.mean(parts["value"]))
             errors[name] = parts["errors"]
@@ -354,6 +355,14 @@ class Agents(Problem):
             plain = np.isin(shown, [code for code, name in enumerate(self.world.names) if name == "agent"])
             metrics["film/greedy"] = render(cells, self.world.names, np.where(plain[..., None], where, -1))
         return metrics
+
+    def members(self, networks: Any) -> dict[str, Any]:
+        """Each agent's network."""
+        return {
+            f"{name}_{k}": tree.map_leaves(lambda x, k=k: x[k], networks[name])
+            for name, k in self.seats
+            if name in networks
+        }
 
     def describe(self) -> dict[str, Any]:
         return {"world": repr(self.world), "groups": {name: repr(group) for name, group in self.groups.items()}}

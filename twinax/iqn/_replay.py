@@ -67,6 +67,14 @@ class ReplayOptions:
         """The discount of a full return."""
         return self.gamma**self.n_step
 
+    def available(self, turns: int, epochs: int) -> int:
+        """Steps of one agent in one world that can be drawn after some epochs."""
+        slots = min(epochs * (turns + self.gap), self.memory)
+        if not self.store_done:
+            return max(slots - self.gap - self.reach, 0)  # gaps are drawn from as well
+        episodes, rest = divmod(slots, turns + self.gap)
+        return episodes * turns + max(rest - self.gap, 0)
+
 
 @tree.record
 class Replay:
@@ -146,14 +154,11 @@ class Replay:
         slot = ops.arange(memory, self.actions)
         age = (slot - self.head + self.size) % memory  # 0 is the oldest slot; at least the size where none was written
         whole = (age >= options.gap) & (age < self.size)
-        ended = self.real & False
-        for back in range(1, options.frames):
-            ended = ended | ops.roll(self.done, back, 2)
         inside = age + options.reach < self.size
         finished = self.real & False
         for ahead in range(options.reach):
             finished = finished | ops.roll(self.done, -ahead, 2)
-        return whole[None, None] & (inside[None, None] | finished) & ~ended & (self.real | (not options.store_done))
+        return whole[None, None] & (inside[None, None] | finished) & (self.real | (not options.store_done))
 
 
 @tree.record

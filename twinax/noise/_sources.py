@@ -7,6 +7,8 @@ engine, so a float64 run repeats the choices of a float32 one.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,33 +16,44 @@ import numpy as np
 
 from twinax.errors import TwinaxError
 from twinax.noise._draws import Draw
+from twinax.noise._threefry import threefry
 
 
 def key_draws(spec: Mapping[str, Draw], seed, step, stream: int = 0) -> dict[str, Any]:
     """JAX arrays for one step; traceable, so it stands inside the compiled loop.
 
-    `stream` is 0 or 1: draws for training and for evaluation never meet. All arrays are cut from one block of
-    bits, in the order of their names: a key derivation of its own for each would cost more than the numbers.
+    `stream` is 0 or 1: draws for training and for evaluation never meet.
     """
+    if stream not in (0, 1):
+        raise TwinaxError(f"the stream of draws is {stream}; it must be 0 or 1")
+    seed = np.uint32(seed) if isinstance(seed, int) else seed  # a Python integer may be beyond JAX's default
+    return _compiled()(tuple(sorted(spec.items())), seed, step, stream)
+
+
+@functools.cache
+def _compiled():
+    import jax
+
+    return jax.jit(_key_draws, static_argnums=(0, 3))
+
+
+def _key_draws(spec: tuple[tuple[str, Draw], ...], seed, step, stream: int) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
-    if stream not in (0, 1):
-        raise TwinaxError(f"the stream of draws is {stream}; it must be 0 or 1")
-    # Threefry is a cipher of a counter under a two-word key: (seed, step) is that key.
-    words = [jnp.asarray(seed, jnp.uint32), jnp.asarray(step).astype(jnp.uint32) * 2 + jnp.uint32(stream)]
-    key = jax.random.wrap_key_data(jnp.stack(words), impl="threefry2x32")
-    sizes = {name: int(np.prod(spec[name].shape)) for name in sorted(spec)}
-    bits = jax.random.bits(key, (sum(sizes.values()),), jnp.uint32)
-    ends = dict(zip(sizes, np.cumsum(list(sizes.values())).tolist(), strict=True))
-    return {name: _from_bits(bits[ends[name] - sizes[name] : ends[name]], draw) for name, draw in spec.items()}
+    key = (jnp.asarray(seed, jnp.uint32), jnp.asarray(step).astype(jnp.uint32) * 2 + jnp.uint32(stream))
+    found = {}
+    for place, (name, draw) in enumerate(spec):
+        # The counter is the number's index in its array, and the array's place among the names.
+        index = jax.lax.iota(jnp.uint32, math.prod(draw.shape)).reshape(draw.shape)
+        found[name] = _from_bits(threefry(key, (index, jnp.uint32(place)))[0], draw)
+    return found
 
 
 def _from_bits(bits, draw: Draw):
     import jax
     import jax.numpy as jnp
 
-    bits = bits.reshape(draw.shape)
     if draw.kind == "integers":
         return (bits % jnp.uint32(draw.high)).astype(jnp.int32)
     # 23 bits and a half: never 0, never 1, every value exact in float32

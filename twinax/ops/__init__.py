@@ -56,7 +56,10 @@ def framework(x: Any) -> str:
 
 
 def like(tree: Any, reference: Any) -> Any:
-    """The arrays of a tree (usually NumPy) in the reference's framework, dtypes kept."""
+    """The arrays of a tree (usually NumPy) in the reference's framework, dtypes kept.
+
+    In PyTorch an array that is not writeable is converted once and kept as long as it lives; do not write into it.
+    """
     return _of[type(reference)].convert(tree, reference)
 
 
@@ -423,6 +426,18 @@ def members(function: Callable, *trees: Any, parallel: bool = True) -> Any:
     import jax.tree_util as jtu
 
     return _of[type(jtu.tree_leaves(trees)[0])].members(function, trees, parallel)
+
+
+def member_losses(function: Callable, networks: Any, *rest: Any, parallel: bool = True, work: int = 0) -> Any:
+    """`members` for losses: `function(network, *others)` gives `(scalar, terms)`, and gradients flow from the scalars
+    into the networks alone.
+
+    `work` is about the size of a member's largest array. In JAX on a CPU, members that are too large for its cache
+    run one after the other, even if `parallel`: the same program, but quicker.
+    """
+    import jax.tree_util as jtu
+
+    return _of[type(jtu.tree_leaves(networks)[0])].member_losses(function, networks, rest, parallel, work)
 
 
 def map_rows(function: Callable, rows: Any, tile: int) -> Any:

@@ -49,3 +49,7 @@ def members(stack: Callable, unbind: Callable, function: Callable, trees: Any, p
     each = zip(*(unbind(leaf) for leaf in leaves), strict=True)
     results = [function(*jtu.tree_unflatten(structure, row)) for row in each]
     return jtu.tree_map(lambda *items: stack(items), *results)
+
+
+def member_losses(stack: Callable, unbind: Callable, function: Callable, networks: Any, rest: Any, *_) -> Any:
+    return members(stack, unbind, function, (networks, *rest), True)

@@ -14,6 +14,8 @@ from jax import lax
 from twinax.ops._axis import current_seed_axis
 
 MASKED = -1e9
+CACHE_NUMBERS = 2**17
+"""Members with larger arrays than this run one after the other on a CPU: together they would leave its cache."""
 
 
 def _dtype(dtype):
@@ -271,6 +273,30 @@ def cond(predicate, then, otherwise):
 
 def members(function, trees, parallel):
     return jax.vmap(function)(*trees) if parallel else lax.map(lambda each: function(*each), trees)
+
+
+def member_losses(function, networks, rest, parallel, work):
+    if parallel and (work <= CACHE_NUMBERS or jax.default_backend() != "cpu"):
+        return jax.vmap(function)(networks, *rest)
+
+    # The gradient of a loop would first store what every member's gradient needs, and then run a second loop. A loop of
+    # gradients stores nothing, and what a member works on stays in the cache.
+    @jax.custom_vjp
+    def losses(networks, rest):
+        return lax.map(lambda each: function(each[0], *each[1]), (networks, rest))
+
+    def forward(networks, rest):
+        def one(each):
+            return jax.value_and_grad(lambda network: function(network, *each[1]), has_aux=True)(each[0])
+
+        return lax.map(one, (networks, rest))
+
+    def backward(gradients, cotangents):
+        factor = cotangents[0]
+        return jtu.tree_map(lambda g: g * factor.reshape(-1, *[1] * (g.ndim - 1)), gradients), None
+
+    losses.defvjp(forward, backward)
+    return losses(networks, lax.stop_gradient(rest))
 
 
 def map_rows(function, rows, tile):

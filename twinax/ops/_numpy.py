@@ -230,4 +230,5 @@ scan = partial(_eager.scan, np.stack)
 map_rows = partial(_eager.map_rows, np.concatenate)
 used, switch_size, cond = _eager.used, _eager.switch_size, _eager.cond
 members = partial(_eager.members, np.stack, list)
+member_losses = partial(_eager.member_losses, np.stack, list)
 while_loop = _eager.while_loop

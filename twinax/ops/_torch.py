@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from functools import partial
 
 import jax.tree_util as jtu
@@ -23,11 +24,27 @@ def _dtype(dtype):
     return _DTYPES[dtype] if isinstance(dtype, str) else dtype.dtype
 
 
+_constants: dict[tuple[int, torch.device], torch.Tensor] = {}
+
+
+def _constant(array, device):
+    key = (id(array), device)
+    if key not in _constants:
+        _constants[key] = torch.from_numpy(array.copy()).to(device)
+        # The entry goes with the array, before another can have its id.
+        weakref.finalize(array, _constants.pop, key).atexit = False
+    return _constants[key]
+
+
 def convert(tree, reference):
     def one(x):
-        return x if isinstance(x, torch.Tensor) else torch.from_numpy(np.array(x)).to(reference.device)
+        if isinstance(x, torch.Tensor):
+            return x
+        if isinstance(x, np.ndarray) and not x.flags.writeable:
+            return _constant(x, reference.device)
+        return torch.from_numpy(np.array(x)).to(reference.device)
 
-    return jtu.tree_map(one, tree)
+    return one(tree) if isinstance(tree, np.ndarray) else jtu.tree_map(one, tree)
 
 
 def full(shape, value, reference, dtype):
@@ -215,6 +232,7 @@ scan = partial(_eager.scan, torch.stack)
 map_rows = partial(_eager.map_rows, torch.cat)
 used, switch_size, cond = _eager.used, _eager.switch_size, _eager.cond
 members = partial(_eager.members, torch.stack, torch.unbind)
+member_losses = partial(_eager.member_losses, torch.stack, torch.unbind)
 
 
 @torch.no_grad()

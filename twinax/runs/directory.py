@@ -5,6 +5,7 @@ metrics.jsonl       one object per logged step
 metrics.csv         the same rows as a table, written when a training ends
 summary.json        final metrics, speed, versions, the command
 checkpoints/        one directory per saved step
+weights/            the networks alone by PyTorch's names, as of the last checkpoint: one safetensors file for each
 plots/              pictures.safetensors of the last evaluation, and PNG files of the report
 films/              <name>-<step>.gif, one per film and evaluation, when the problem has any
 tensorboard/        event files, when asked for
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from twinax.bridge import save_weights
 from twinax.errors import TwinaxError
 from twinax.runs import checkpoint, files, lock, metrics, metrics_csv, plain
 
@@ -57,6 +59,10 @@ class RunDirectory:
     @property
     def pictures_path(self) -> Path:
         return self.plots / "pictures.safetensors"
+
+    @property
+    def weights(self) -> Path:
+        return self.path / "weights"
 
     @property
     def films(self) -> Path:
@@ -149,6 +155,11 @@ class RunDirectory:
         """Write metrics.csv whole."""
         with files.writing("the table", self.csv_path, kept="the checkpoints and metrics.jsonl are intact"):
             files.replace_file(self.csv_path, metrics_csv.text(rows))
+
+    def write_weights(self, networks: Mapping[str, Any]) -> None:
+        """Write each network to a file of its own."""
+        for name, network in networks.items():
+            save_weights(self.weights / f"{name}.safetensors", network)
 
     def must_exist(self) -> None:
         """Raise unless the directory is there."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from twinax import tree
 from twinax.errors import MissingExtra, TwinaxError
 from twinax.problem import State
 from twinax.runs import checkpoint, films, pictures
@@ -146,9 +147,22 @@ class Session:
             "command": self.command,
             "config": self.config,
         }
-        self.saved = checkpoint.save(checkpoint.place(self.directory.path, self.done), self.engine.state(), meta)
+        state = self.engine.state()
+        self.saved = checkpoint.save(checkpoint.place(self.directory.path, self.done), state, meta)
+        self.directory.write_weights(self._members(state.networks))
         checkpoint.prune(self.directory.path, self.plan.keep)
         self.directory.write_summary(self._summary)
+
+    def _members(self, networks: Any) -> dict[str, Any]:
+        """Networks that get a file each; those of several seeds in a directory for each seed."""
+        members, plan = self.engine.problem.members, self.plan
+        if plan.seeds == 1:
+            return members(networks)
+        return {
+            f"seed_{plan.seed + k}/{name}": network
+            for k in range(plan.seeds)
+            for name, network in members(tree.map_leaves(lambda x, k=k: x[k], networks)).items()
+        }
 
     def summary(self, status: str) -> dict[str, Any]:
         """The summary of now."""

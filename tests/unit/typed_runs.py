@@ -1,0 +1,66 @@
+"""Trains small problems of each family with every array annotation checked; run in a process of its own.
+
+The check wraps a function inside a function anew at each call, which makes eager training some ten times slower:
+too slow for the whole suite, so these runs visit the annotated functions instead.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from jaxtyping import TypeCheckError, install_import_hook
+
+PACKAGES = ["twinax.envs", "twinax.gflownet", "twinax.iqn", "twinax.networks"]
+
+with install_import_hook(PACKAGES, "beartype.beartype"):
+    from twinax import gflownet, iqn
+    from twinax.engines import make_engine
+    from twinax.envs import Cleanup, GridReward, Hypergrid, TreasureHunt
+    from twinax.gflownet._exploration import sample_actions
+
+
+def hypergrids():
+    """Every objective, with the backward policies in turn."""
+    backward = ["learned", "uniform", "maxent"]
+    for i, name in enumerate(gflownet.objectives.OBJECTIVES):
+        env = Hypergrid(dim=2, side=4, reward=GridReward.easy())
+        policy = gflownet.PolicyOptions(hidden=(8,), backward=backward[i % 3])
+        yield name, gflownet.problem(env, name, batch_size=4, policy=policy)
+
+
+def hunts():
+    """Every variant of the networks, both turn rules, both worlds, and players that do not learn."""
+    small = {"height": 5, "width": 6, "turns": 6}
+    replay = iqn.ReplayOptions(memory=32, frames=2, alpha=0.5)
+    for name, world in {
+        "iqn": TreasureHunt(num_agents=3, **small),
+        "qr": TreasureHunt(num_agents=3, variant="gem_food_bone", turn_rule="simultaneous", **small),
+        "c51": Cleanup(num_agents=3, **{**small, "height": 9}),
+    }.items():
+        learners = iqn.Learners(count=2, variant=name, width=8, batch_size=4, replay=replay)
+        other = iqn.Players(1, "seeker" if name == "iqn" else "random")
+        yield name, iqn.problem(world, {name: learners, "other": other}, worlds=2, evaluation_worlds=2)
+
+
+FAMILIES = {"gflownet": hypergrids, "iqn": hunts}
+
+
+def main(family: str) -> None:
+    """Train a few steps in each mode and evaluate; then see that a wrong array is refused."""
+    for name, problem in FAMILIES[family]():
+        for mode in ("torch", "hybrid", "jax"):
+            engine = make_engine(mode, problem, chunk=3)
+            engine.start(0)
+            engine.run(3)
+            engine.evaluate()
+            print(family, name, mode)
+    zeros = np.zeros((4, 3), np.float32)
+    try:
+        sample_actions(zeros, mask=zeros, uniform=zeros, explore=zeros[:, 0], epsilon=0.0, temperature=1.0)
+    except TypeCheckError:
+        print("checked")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
