@@ -199,7 +199,9 @@ def main() -> None:
             f"{ratios[0]:14.0f}x {ratios[1]:8.1f}x {ratios[2]:8.1f}x",
             flush=True,
         )
-    Path(arguments.out).write_text(json.dumps({"matrix": rates, "results": results}, indent=1))
+    Path(arguments.out).write_text(
+        json.dumps({"matrix": rates, "gigaflops": train_gigaflops(), "results": results}, indent=1)
+    )
     print(f"written to {arguments.out}")
 
 

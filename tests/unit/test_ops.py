@@ -336,6 +336,8 @@ CASES = [
     Case("khot_linear", ops.khot_linear, (KHOT[0, 0], WEIGHT, BIAS)),
     Case("khot_linear", ops.khot_linear, (KHOT[:0], WEIGHT, BIAS)),
     Case("khot_rows", ops.khot_rows, (KHOT, WEIGHT.T.copy()), False),
+    Case("channels", ops.channels, (np.array([[[0, 2, 1], [2, 2, 0]]], np.uint8), X[:3])),
+    Case("channels", ops.channels, (np.zeros((2, 0), np.int32), X[:3])),
     Case("khot_rows", ops.khot_rows, (KHOT[0].astype(np.int64), WEIGHT.T.copy()), False),
     Case("transpose", ops.transpose, (WEIGHT,)),
     Case("einsum", lambda x, y: ops.einsum("ij,kj->ik", x, y), (X, Y)),

@@ -192,6 +192,5 @@ def put(cells: Int[Array, "worlds cells"], place: Int[Array, " worlds"], code: A
 
 def decode(codes: Any, codebook: Any) -> Array:
     """Codes (..., frames, view) as the numbers a network sees, (..., frames * channels * view), channel by channel."""
-    seen = ops.take(codebook, codes)  # (..., frames, view, channels)
-    turned = ops.swap_last(seen)
-    return turned.reshape(*turned.shape[:-3], -1)
+    seen = ops.channels(codes, codebook)  # (..., frames, channels, view)
+    return seen.reshape(*seen.shape[:-3], -1)

@@ -111,6 +111,11 @@ def gather(x: Any, index: Any) -> Any:
     return _of[type(x)].gather(x, index)
 
 
+def channels(codes: Any, table: Any) -> Any:
+    """Rows of a small table by code, channel by channel: `table[codes]` with the last two axes exchanged."""
+    return _of[type(codes)].channels(codes, table)
+
+
 def smallest(x: Any, number: int) -> Any:
     """Indices (int32) of the smallest entries of the last axis, in order; of equal ones the first comes first."""
     return _of[type(x)].smallest(x, number)
@@ -471,6 +476,7 @@ __all__ = [
     "backend",
     "broadcast",
     "cast",
+    "channels",
     "clip",
     "concat",
     "cond",
@@ -499,6 +505,7 @@ __all__ = [
     "max",
     "maximum",
     "mean",
+    "member_losses",
     "members",
     "min",
     "minimum",

@@ -77,6 +77,15 @@ def gather(x, index):
     return jnp.take_along_axis(x, index, -1, mode="clip")
 
 
+def channels(codes, table):
+    # Comparisons with every code are vector instructions; looking up one number after the other is not.
+    codes = codes[..., None, :]
+    found = jnp.zeros((), table.dtype)
+    for code in range(table.shape[0]):
+        found = jnp.where(codes == code, table[code][:, None], found)
+    return found
+
+
 def smallest(x, number):
     return lax.top_k(-x, number)[1].astype(jnp.int32)
 

@@ -51,6 +51,10 @@ def gather(x, index):
     return np.take_along_axis(x, np.asarray(index).astype(np.int64), -1)
 
 
+def channels(codes, table):
+    return np.swapaxes(table[codes], -1, -2)
+
+
 def smallest(x, number):
     return np.argsort(x, -1, kind="stable")[..., :number].astype(np.int32)
 

@@ -93,6 +93,10 @@ def gather(x, index):
     return torch.gather(x, -1, index.long())
 
 
+def channels(codes, table):
+    return take(table, codes, 0).transpose(-1, -2)
+
+
 def smallest(x, number):
     return torch.sort(x, dim=-1, stable=True).indices[..., :number].to(torch.int32)
 
