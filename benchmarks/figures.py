@@ -74,14 +74,43 @@ def hunt_table(results: dict) -> str:
     return "\n".join(lines)
 
 
-PAGES = {"gflownet_hypergrid": ("README.md", table), "treasurehunt": ("docs/worlds.md", hunt_table)}
+def recipe_table(recipe: dict) -> str:
+    """The metrics along the 20^4 recipe, as Markdown."""
+    curve = recipe["curve"]
+    lines = [
+        "| step | `total_variation` | `sampled_total_variation` | `log_z_error` | `eubo` - `elbo` | `modes_found` |",
+        "|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in [*curve[:4], *curve[5::2]]:
+        cells = [f"{row['step']:,}", f"{row['total_variation']:.3f}", f"{row['sampled_total_variation']:.3f}"]
+        cells += [f"{row['log_z_error']:+.3f}", f"{row['eubo'] - row['elbo']:.3f}", str(row["modes_found"])]
+        lines.append("| " + " | ".join(cells) + " |")
+    first = curve[0]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "Exploration goes to 0 over the first 30,000 steps. Then the sampled distance settles at the noise floor",
+            "of the block above, while the exact one goes on falling.",
+            f"At the first row {first['modes_found']} of 16 modes had been found: the correlation was "
+            f"{first['reward_correlation']:.3f}, the total variation {first['total_variation']:.3f}.",
+            f"The training took {recipe['seconds']:.0f} s on 2 cores, evaluations included.",
+        ]
+    )
+
+
+PAGES = {
+    "gflownet_hypergrid": ("README.md", table),
+    "recipe": ("docs/metrics.md", recipe_table),
+    "treasurehunt": ("docs/worlds.md", hunt_table),
+}
 
 
 def main() -> None:
     for name, (page, make) in PAGES.items():
         source = RESULTS / f"{name}.json"
         if not source.exists():
-            print(f"no {source}: run benchmarks/{name}.py for the figures of {page}")
+            print(f"no {source.name}: the figures of {page} stay as they are")
             continue
         begin = f"<!-- figures: {name} -->"
         text = (ROOT / page).read_text()
