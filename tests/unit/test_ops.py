@@ -133,6 +133,11 @@ CUBE = RNG.normal(size=(2, 3, 4))
 TIES = np.array([[2.0, 1.0, 1.0, 0.0, 1.0], [0.0, 0.0, INF, -INF, 0.0], [INF, INF, INF, INF, INF]])
 
 
+def member_loss(network):
+    """A loss of one member, and something to look at."""
+    return ops.sum(network["a"] ** 2) * ops.sum(network["b"]), {"sum": ops.stop_gradient(ops.sum(network["a"]))}
+
+
 def each_member(tree, pick, row):
     """A function of one member: a tree, indices, a row."""
     picked = ops.take(tree["a"], pick)
@@ -337,6 +342,14 @@ CASES = [
     Case("khot_linear", ops.khot_linear, (KHOT[:0], WEIGHT, BIAS)),
     Case("khot_rows", ops.khot_rows, (KHOT, WEIGHT.T.copy()), False),
     Case("channels", ops.channels, (np.array([[[0, 2, 1], [2, 2, 0]]], np.uint8), X[:3])),
+    *(
+        Case(
+            "member_losses",
+            lambda a, b, work=work: ops.member_losses(member_loss, {"a": a, "b": b}, work=work)[0],
+            (X, Y),
+        )
+        for work in (0, 10**9)
+    ),
     Case("channels", ops.channels, (np.zeros((2, 0), np.int32), X[:3])),
     Case("khot_rows", ops.khot_rows, (KHOT[0].astype(np.int64), WEIGHT.T.copy()), False),
     Case("transpose", ops.transpose, (WEIGHT,)),

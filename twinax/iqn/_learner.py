@@ -179,4 +179,5 @@ class Learners:
             fractions = taus[0] if self.variant == "iqn" else network.taus(predicted.shape[0])
             each = quantile_huber(predicted, goal, fractions, self.kappa, self.reduction)
             errors, value = priorities(predicted, goal), ops.mean(predicted)
-        return ops.mean(each * batch.weights), {"value": value, "errors": errors}
+        # What is only looked at has no gradient.
+        return ops.mean(each * batch.weights), {"value": ops.stop_gradient(value), "errors": ops.stop_gradient(errors)}
