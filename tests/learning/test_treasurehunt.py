@@ -41,6 +41,6 @@ def test_both_modes_have_one_learning_curve():
         for mode in ("jax", "torch")
     )
     assert (jax[:, -1] > jax[:, 0] + 20).all(), "they must learn within this time, or the test shows nothing"
-    # Welch's interval of the difference of two means; t(0.999, 4) = 7.17 holds for all blocks at once.
+    # The difference of two means of three: t(1 - 0.05 / 8, 4) = 4.31 holds for all four blocks at once.
     spread = np.sqrt((jax.var(0, ddof=1) + torch.var(0, ddof=1)) / len(seeds))
-    assert (np.abs(jax.mean(0) - torch.mean(0)) < 7.17 * np.maximum(spread, 1.0)).all(), (jax, torch)
+    assert (np.abs(jax.mean(0) - torch.mean(0)) < 4.31 * np.maximum(spread, 1.0)).all(), (jax, torch)

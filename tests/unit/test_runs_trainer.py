@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from twinax import engines, tree
+from twinax.bridge import load_weights
 from twinax.errors import TwinaxError
 from twinax.runs import Diverged, Interrupted, checkpoint, resume, train
 from twinax.runs.directory import RunDirectory
@@ -166,6 +167,18 @@ def test_several_seeds(tmp_path):
     again = resume(tmp_path / "run", ProbeProblem(), steps=20, progress=False)
     expected = train(ProbeProblem(), steps=20, seeds=3, progress=False)
     assert_equal_states(again.state, expected.state)
+
+
+def test_the_networks_alone_have_files_of_their_own(tmp_path):
+    run = train(ProbeProblem(), steps=12, run_dir=tmp_path / "one", progress=False)
+    loaded = load_weights(tmp_path / "one" / "weights" / "networks.safetensors", like=ProbeProblem().init(5).networks)
+    np.testing.assert_array_equal(loaded.policy["weight"], run.networks.policy["weight"])
+    assert np.abs(loaded.policy["weight"]).min() > 0, "as they are after the training"
+    run = train(ProbeProblem(), steps=12, seed=4, seeds=2, run_dir=tmp_path / "two", progress=False)
+    for k, seed in enumerate((4, 5)):
+        path = tmp_path / "two" / "weights" / f"seed_{seed}" / "networks.safetensors"
+        loaded = load_weights(path, like=ProbeProblem().init(0).networks)
+        np.testing.assert_array_equal(loaded.policy["weight"], run.networks.policy["weight"][k])
 
 
 def test_checkpoints_come_when_planned_and_old_ones_go(tmp_path):

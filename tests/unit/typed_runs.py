@@ -1,6 +1,6 @@
 """Trains small problems of each family with every array annotation checked; run in a process of its own.
 
-The check wraps a function inside a function anew at each call, which makes eager training some ten times slower:
+The check wraps a function inside a function anew at each call, which makes eager training slow:
 too slow for the whole suite, so these runs visit the annotated functions instead.
 """
 
