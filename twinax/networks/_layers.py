@@ -60,6 +60,13 @@ class Linear(eqx.Module):
 
         return cls(uniform(outputs, inputs), uniform(outputs) if bias else None)
 
+    @classmethod
+    def xavier(cls, rng: np.random.Generator, inputs: int, outputs: int, scale: float = 1.0) -> Linear:
+        """Flax's usual choice: weight uniform on +-sqrt(6 scale / (inputs + outputs)), bias zero."""
+        bound = np.sqrt(6.0 * scale / (inputs + outputs))
+        weight = rng.uniform(-bound, bound, (outputs, inputs)).astype(np.float32)
+        return cls(weight, np.zeros(outputs, np.float32))
+
     def __call__(self, x: Any) -> Array:
         if isinstance(x, KHot):
             return ops.khot_linear(x.indices, self.weight, self.bias)

@@ -391,6 +391,11 @@ def khot_rows(indices: Any, table: Any) -> Any:
     return _of[type(table)].khot_rows(indices, table)
 
 
+def layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    """The last axis with mean 0 and variance 1, then times weight plus bias; eps is added to the variance."""
+    return _of[type(x)].layer_norm(x, weight, bias, eps)
+
+
 def transpose(matrix: Any) -> Any:
     """The transposed matrix as a copy in its own memory order."""
     return _of[type(matrix)].transpose(matrix)
@@ -494,6 +499,7 @@ __all__ = [
     "huber",
     "khot_linear",
     "khot_rows",
+    "layer_norm",
     "leaky_relu",
     "like",
     "linear",

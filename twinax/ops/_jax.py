@@ -227,6 +227,11 @@ def transpose(weight):
     return lax.optimization_barrier(weight.T)
 
 
+def layer_norm(x, weight, bias, eps):
+    centred = x - jnp.mean(x, -1, keepdims=True)
+    return centred * lax.rsqrt(jnp.mean(centred * centred, -1, keepdims=True) + eps) * weight + bias
+
+
 def khot_rows(indices, table):
     return jnp.sum(jnp.take(table, indices, axis=0, mode="clip"), -2)
 

@@ -218,6 +218,11 @@ def transpose(weight):
     return np.ascontiguousarray(weight.T)
 
 
+def layer_norm(x, weight, bias, eps):
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + eps) * weight + bias
+
+
 def khot_rows(indices, table):
     return table[indices].sum(-2)
 

@@ -1,0 +1,248 @@
+"""Networks of the offline agents: concatenate the inputs, a perceptron, a head.
+
+A perceptron is Linear, tanh-GELU, LayerNorm (after the activation), layer by layer, with Xavier-uniform weights; the last
+layer is bare. Critics are ensembles; encoders stand outside of them. `None` among the inputs of a network is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from twinax import ops, tree
+from twinax.networks import Ensemble, Linear
+from twinax.types import Array, Float
+
+LOG_STD = (-5.0, 2.0)
+"""Limits of an actor's learned log standard deviations."""
+HEAD_SCALE = 0.01
+"""Scale of the variance of an actor's last weights: its first actions are near zero."""
+
+
+class LayerNorm(eqx.Module):
+    """Mean 0 and variance 1 over the last axis, then a learned scale and shift."""
+
+    weight: Array
+    bias: Array
+
+    @classmethod
+    def init(cls, width: int) -> LayerNorm:
+        return cls(np.ones(width, np.float32), np.zeros(width, np.float32))
+
+    def __call__(self, x: Any) -> Array:
+        return ops.layer_norm(x, self.weight, self.bias, 1e-6)
+
+
+class Perceptron(eqx.Module):
+    """Linear, GELU, LayerNorm, ..., Linear.
+
+    >>> net = Perceptron.init(np.random.default_rng(0), 3, (8, 8), 2)
+    >>> net(np.zeros((5, 3), np.float32)).shape
+    (5, 2)
+    """
+
+    layers: tuple[Linear, ...]
+    norms: tuple[LayerNorm, ...]
+    final: bool = eqx.field(static=True)
+    """Whether the last layer is activated (and normed) as well."""
+
+    @classmethod
+    def init(
+        cls,
+        rng: np.random.Generator,
+        inputs: int,
+        hidden: Sequence[int],
+        outputs: int | None = None,
+        norm: bool = True,
+    ) -> Perceptron:
+        """Without `outputs` the last hidden layer is the output, activated."""
+        sizes = [inputs, *hidden, *([] if outputs is None else [outputs])]
+        layers = tuple(Linear.xavier(rng, a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+        return cls(layers, tuple(LayerNorm.init(width) for width in hidden) if norm else (), outputs is None)
+
+    def __call__(self, x: Any) -> Array:
+        active = len(self.layers) - (not self.final)
+        for i, layer in enumerate(self.layers):
+            x = layer(x)
+            if i < active:
+                x = ops.gelu(x, approximate=True)
+                x = self.norms[i](x) if self.norms else x
+        return x
+
+
+def joined(*parts: Any) -> Array:
+    """The parts that exist, side by side."""
+    given = [part for part in parts if part is not None]
+    return given[0] if len(given) == 1 else ops.concat(given, -1)
+
+
+class Value(eqx.Module):
+    """A number, or a vector, for each row of its inputs; an ensemble gives one for each member: (members, rows, ...)."""
+
+    body: Any
+    scalar: bool = eqx.field(static=True)
+
+    @classmethod
+    def init(
+        cls,
+        rng: np.random.Generator,
+        inputs: int,
+        hidden: Sequence[int],
+        outputs: int = 1,
+        members: int = 1,
+        norm: bool = True,
+    ) -> Value:
+        def make(rng):
+            return Perceptron.init(rng, inputs, hidden, outputs, norm)
+
+        return cls(make(rng) if members == 1 else Ensemble.init(rng, members, make), outputs == 1)
+
+    def __call__(self, *parts: Any) -> Array:
+        y = self.body(joined(*parts))
+        return y[..., 0] if self.scalar else y
+
+
+@tree.record
+class Gaussian:
+    """Independent normal variables, perhaps squashed by tanh."""
+
+    mean: Float[Array, "*rows actions"]
+    log_std: Any
+    """As the mean, or None for a standard deviation of 1."""
+    squashed: bool = tree.static()
+
+    @property
+    def mode(self) -> Array:
+        """The most likely point; of a squashed one the image of the mean."""
+        return ops.tanh(self.mean) if self.squashed else self.mean
+
+    def sample(self, noise: Any, temperature: float = 1.0) -> Array:
+        """A point for each row of normal numbers; gradients flow through it."""
+        scale = temperature if self.log_std is None else ops.exp(self.log_std) * temperature
+        x = self.mean + scale * noise
+        return ops.tanh(x) if self.squashed else x
+
+    def log_prob(self, action: Any) -> Array:
+        """The logarithm of the density, summed over the last axis; of a squashed one inside (-1, 1)."""
+        x = 0.5 * (ops.log(1 + action) - ops.log(1 - action)) if self.squashed else action
+        z = x - self.mean
+        normal = -0.5 * math.log(2 * math.pi) + 0.0 * z
+        if self.log_std is not None:
+            z, normal = z * ops.exp(-self.log_std), normal - self.log_std
+        normal = normal - 0.5 * z * z
+        if self.squashed:
+            # log of 1 - tanh(x)^2, without cancellation
+            normal = normal - 2 * (math.log(2) - x - ops.softplus(-2 * x))
+        return ops.sum(normal, -1)
+
+
+class Actor(eqx.Module):
+    """Inputs to a distribution of actions."""
+
+    trunk: Perceptron
+    mean: Linear
+    log_std: Any
+    """None (a standard deviation of 1), a vector, or a layer."""
+    squashed: bool = eqx.field(static=True)
+
+    @classmethod
+    def init(
+        cls,
+        rng: np.random.Generator,
+        inputs: int,
+        hidden: Sequence[int],
+        actions: int,
+        std: str = "one",
+        squashed: bool = False,
+        norm: bool = False,
+    ) -> Actor:
+        """`std` is one, free (a vector) or state (a layer)."""
+        trunk = Perceptron.init(rng, inputs, hidden, norm=norm)
+        mean = Linear.xavier(rng, hidden[-1], actions, HEAD_SCALE)
+        heads: dict[str, Any] = {"one": None, "free": np.zeros(actions, np.float32)}
+        log_std = Linear.xavier(rng, hidden[-1], actions, HEAD_SCALE) if std == "state" else heads[std]
+        return cls(trunk, mean, log_std, squashed)
+
+    def __call__(self, *parts: Any) -> Gaussian:
+        h = self.trunk(joined(*parts))
+        mean = self.mean(h)
+        if self.log_std is None:
+            return Gaussian(mean, None, self.squashed)
+        log_std = self.log_std(h) if isinstance(self.log_std, Linear) else self.log_std + 0.0 * mean
+        return Gaussian(mean, ops.clip(log_std, *LOG_STD), self.squashed)
+
+
+class Bilinear(eqx.Module):
+    """How likely each goal follows each state and action: phi(s, a) . psi(g) / sqrt(width), all pairs.
+
+    Gives (members, rows, goals).
+    """
+
+    phi: Ensemble
+    psi: Ensemble
+
+    @classmethod
+    def init(
+        cls,
+        rng: np.random.Generator,
+        inputs: int,
+        goals: int,
+        hidden: Sequence[int],
+        width: int,
+        members: int = 2,
+        norm: bool = True,
+    ) -> Bilinear:
+        def ensemble(size: int) -> Ensemble:
+            return Ensemble.init(rng, members, lambda rng: Perceptron.init(rng, size, hidden, width, norm))
+
+        return cls(ensemble(inputs), ensemble(goals))
+
+    def __call__(self, goals: Any, *parts: Any) -> Float[Array, "members rows goals"]:
+        phi, psi = self.phi(joined(*parts)), self.psi(goals)
+        return ops.einsum("eik,ejk->eij", phi, psi) / math.sqrt(phi.shape[-1])
+
+
+class Metric(eqx.Module):
+    """The value of a goal as a distance: -|phi(s) - phi(g)|, (members, rows)."""
+
+    phi: Ensemble
+
+    @classmethod
+    def init(
+        cls,
+        rng: np.random.Generator,
+        inputs: int,
+        hidden: Sequence[int],
+        width: int,
+        members: int = 2,
+        norm: bool = True,
+    ) -> Metric:
+        return cls(Ensemble.init(rng, members, lambda rng: Perceptron.init(rng, inputs, hidden, width, norm)))
+
+    def __call__(self, states: Any, goals: Any) -> Float[Array, "members rows"]:
+        way = self.phi(states) - self.phi(goals)
+        square = ops.sum(way * way, -1)
+        return -ops.sqrt(ops.maximum(square, ops.full((), 1e-12, square)))
+
+
+class Intention(eqx.Module):
+    """A normal distribution of latents from a state and an action."""
+
+    trunk: Perceptron
+    mean: Linear
+    log_std: Linear
+
+    @classmethod
+    def init(
+        cls, rng: np.random.Generator, inputs: int, hidden: Sequence[int], width: int, norm: bool = True
+    ) -> Intention:
+        trunk = Perceptron.init(rng, inputs, hidden, norm=norm)
+        return cls(trunk, Linear.xavier(rng, hidden[-1], width), Linear.xavier(rng, hidden[-1], width))
+
+    def __call__(self, *parts: Any) -> Gaussian:
+        h = self.trunk(joined(*parts))
+        return Gaussian(self.mean(h), self.log_std(h), False)

@@ -1,0 +1,132 @@
+"""Intention-conditioned flow occupancy models (Zheng et al., 2025): a flow generates the states that follow, a latent
+says what the data's policy had in mind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from twinax import ops
+from twinax.noise import Draw
+from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms
+from twinax.offline._losses import aggregate, euler, expectile, regression, scaled, standard_normal_kl
+from twinax.offline._networks import Actor, Intention, Value
+from twinax.offline.agents.iql import cloning
+
+
+@dataclass(frozen=True, eq=False)
+class InFOM(Agent):
+    """The critic is the mean reward of states that the flow generates."""
+
+    value_norm: bool = False
+    width: int = 512
+    """Of the latents."""
+    expectile: float = 0.9
+    """Of the returns over latents, that Q approaches."""
+    kl_weight: float = 0.01
+    """Weight of the latents' distance from a standard normal distribution."""
+    alpha: float = 10.0
+    """Weight of cloning."""
+    goals: int = 16
+    """States generated for a critic's target."""
+    flow_steps: int = 10
+    """Steps of the flow."""
+    clip_goals: bool = True
+    """Whether generated states stay within the data's range."""
+    aggregation: str = "min"
+    """Of the members of Q in the actor's loss: min or mean."""
+    normalise: bool = False
+    """Whether the actor's objective is divided by its mean size."""
+    latents: str = "prior"
+    """Of a critic's target: prior, or encoding (of the next state and action)."""
+
+    name: ClassVar[str] = "infom"
+    needs: ClassVar[tuple[str, ...]] = ("next_actions",)
+    targets: ClassVar[tuple[str, ...]] = ("field",)
+    followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("field",), "finetune": ("field",)}
+    resets: ClassVar[tuple[str, ...]] = ("field",)
+
+    def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
+        d, a = sizes.observation, sizes.action
+        return {
+            "critic": Value.init(rng, d + a, self.hidden, members=2, norm=self.value_norm),
+            "field": Value.init(rng, 2 * d + 1 + a + self.width, self.hidden, d, norm=self.value_norm),
+            "intention": Intention.init(rng, d + a, self.hidden, self.width),
+            "actor": Actor.init(rng, d, self.hidden, a, norm=self.actor_norm),
+            "reward": Value.init(rng, d, self.hidden),
+        }
+
+    def losses(self, phase: str) -> dict[str, Loss]:
+        if phase == "pretrain":
+            return {"flow_occupancy": self.occupancy, "bc": cloning}
+        return {"flow_occupancy": self.occupancy, "reward": self.reward, "critic": self.critic, "actor": self.actor}
+
+    def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
+        rows, d = sizes.batch, sizes.observation
+        found = {
+            "latent": Draw((rows, self.width), "normal"),
+            "time": Draw((rows,)),
+            "current": Draw((rows, d), "normal"),
+            "future": Draw((rows, d), "normal"),
+        }
+        if phase == "finetune":
+            found["goals"] = Draw((self.goals, rows, d), "normal")
+            found["prior"] = Draw((rows, self.width), "normal")
+        return found
+
+    def flow(self, field: Any, noise: Any, batch, states: Any, actions: Any, z: Any) -> Any:
+        """States that follow, from noise."""
+        given = [ops.broadcast(part, (*noise.shape[:-1], part.shape[-1])) for part in (states, actions, z)]
+
+        def velocity(x, t):
+            return field(x, ops.full((*x.shape[:-1], 1), t, x), *given)
+
+        low, high = (batch["observation_min"] + 1e-5, batch["observation_max"] - 1e-5) if self.clip_goals else (None, None)
+        return ops.stop_gradient(euler(velocity, noise, self.flow_steps, low, high))
+
+    def occupancy(self, nets: Nets, batch, draws):
+        s, a, then, next_action = (batch[k] for k in ("observations", "actions", "next_observations", "next_actions"))
+        intention = nets.online["intention"](then, next_action)
+        z = intention.sample(draws["latent"])
+        kl = standard_normal_kl(intention.mean, intention.log_std)
+        t = draws["time"][:, None]
+        now, ahead = draws["current"], draws["future"]
+        away = (s - now) - nets.online["field"](t * s + (1 - t) * now, t, s, a, z)
+        current = ops.mean(away * away, -1)
+        z = ops.stop_gradient(z)
+        later = self.flow(nets.target["field"], ahead, batch, then, next_action, z)
+        between = t * later + (1 - t) * ahead
+        wanted = ops.stop_gradient(nets.target["field"](between, t, then, next_action, z))
+        away = wanted - nets.online["field"](between, t, s, a, z)
+        future = ops.mean(away * away, -1)
+        matching = ops.mean((1 - self.discount) * current + self.discount * future)
+        loss = matching + self.kl_weight * kl
+        terms = {"neg_elbo_loss": loss, "flow_matching_loss": matching, "kl_loss": kl}
+        terms |= {"current_flow_matching_loss": ops.mean(current), "future_flow_matching_loss": ops.mean(future)}
+        return loss, {**terms, "flow_future_obs_max": ops.max(later), "flow_future_obs_min": ops.min(later)}
+
+    def reward(self, nets: Nets, batch, draws):
+        loss = regression(nets.online["reward"](batch["observations"]), batch["rewards"])
+        return loss, {"reward_loss": loss}
+
+    def critic(self, nets: Nets, batch, draws):
+        s, a = batch["observations"], batch["actions"]
+        z = draws["prior"]
+        if self.latents == "encoding":
+            z = nets.fixed["intention"](batch["next_observations"], batch["next_actions"]).sample(z)
+        goals = self.flow(nets.fixed["field"], draws["goals"], batch, s, a, z)
+        y = ops.stop_gradient(ops.mean(nets.fixed["reward"](goals), 0) / (1 - self.discount))
+        q = nets.online["critic"](s, a)
+        loss = ops.mean(expectile(y[None] - q, self.expectile))
+        value = aggregate(q, self.aggregation)
+        return loss, {"critic_loss": loss, "q_mean": ops.mean(value), "q_max": ops.max(value), "q_min": ops.min(value)}
+
+    def actor(self, nets: Nets, batch, draws):
+        s = batch["observations"]
+        distribution = nets.online["actor"](s)
+        q = aggregate(nets.fixed["critic"](s, ops.clip(distribution.mode, -1, 1)), self.aggregation)
+        cloned = -ops.mean(distribution.log_prob(batch["actions"]))
+        follow = scaled(q, self.normalise)
+        loss = follow + self.alpha * cloned
+        terms = {"actor_loss": loss, "q_loss": follow, "q_mean": ops.mean(q), "q_abs_mean": ops.mean(ops.abs(q))}
+        return loss, {**terms, **cloning_terms(distribution, batch, cloned)}

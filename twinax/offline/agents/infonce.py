@@ -1,0 +1,133 @@
+"""Contrastive successor measures with importance sampling: CRL (Eysenbach et al., 2022) and TD InfoNCE (Zheng et al.,
+2024)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from twinax import ops
+from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms
+from twinax.offline._losses import aggregate, density_ratio, info_nce, off_diagonal, regression, row_entropy, scaled
+from twinax.offline._networks import Actor, Bilinear, Value
+from twinax.offline.agents.iql import cloning
+
+
+@dataclass(frozen=True, eq=False)
+class Contrastive(Agent):
+    """What both share: a bilinear critic of which goals follow, a reward model, and an actor that maximises the reward
+    of goals weighted by how much likelier they are after its action."""
+
+    alpha: float = 0.1
+    """Weight of cloning."""
+    width: int = 512
+    """Of the two representations."""
+    normalise: bool = True
+    """Whether the actor's objective is divided by its mean size."""
+
+    needs: ClassVar[tuple[str, ...]] = ("value_goals", "actor_goals")
+
+    def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
+        d, a = sizes.observation, sizes.action
+        return {
+            "critic": Bilinear.init(rng, d + a, d, self.hidden, self.width, norm=self.value_norm),
+            "reward": Value.init(rng, d, self.hidden),
+            "actor": Actor.init(rng, d, self.hidden, a, norm=self.actor_norm),
+        }
+
+    def reward(self, nets: Nets, batch, draws):
+        loss = regression(nets.online["reward"](batch["observations"]), batch["rewards"])
+        return loss, {"reward_loss": loss}
+
+    def member_logits(self, logits: Any) -> Any:
+        """One matrix of an ensemble's logits, for the actor."""
+        raise NotImplementedError
+
+    def actor(self, nets: Nets, batch, draws):
+        s, goals = batch["observations"], batch["actor_goals"]
+        distribution = nets.online["actor"](s)
+        action = ops.clip(distribution.mode, -1, 1)
+        logits = self.member_logits(nets.fixed["critic"](goals, s, action))
+        q = density_ratio(logits) * nets.fixed["reward"](goals)
+        cloned = -ops.mean(distribution.log_prob(batch["actions"]))
+        follow = scaled(q, self.normalise)
+        loss = follow + self.alpha * cloned
+        terms = {"actor_loss": loss, "q_loss": follow, "q_mean": ops.mean(q), "q_abs_mean": ops.mean(ops.abs(q))}
+        return loss, {**terms, **cloning_terms(distribution, batch, cloned)}
+
+
+@dataclass(frozen=True, eq=False)
+class CRL(Contrastive):
+    """Goals are later states of the same trajectory; the others of the batch are the contrast."""
+
+    symmetric: bool = False
+    """Rows and columns in place of rows with a penalty on their log partition."""
+
+    name: ClassVar[str] = "crl_infonce"
+
+    def losses(self, phase: str) -> dict[str, Loss]:
+        if phase == "pretrain":
+            return {"critic": self.contrast, "bc": cloning}
+        return {"reward": self.reward, "critic": self.contrast, "actor": self.actor}
+
+    def contrast(self, nets: Nets, batch, draws):
+        logits = nets.online["critic"](batch["value_goals"], batch["observations"], batch["actions"])
+        loss = info_nce(logits, self.symmetric)
+        return loss, {"contrastive_loss": loss, **accuracy(logits)}
+
+    def member_logits(self, logits):
+        # Below log 1e-6 a logit has no gradient, as where exp is floored before the logarithm.
+        low = math.log(1e-6)
+        return ops.min(ops.where(logits < low, low, logits), 0)
+
+
+@dataclass(frozen=True, eq=False)
+class TDInfoNCE(Contrastive):
+    """The contrast is bootstrapped: the next state now, or what the target says follows the next state and action."""
+
+    aggregation: str = "mean"
+    """Of the members' logits: mean or min."""
+
+    name: ClassVar[str] = "td_infonce"
+    needs: ClassVar[tuple[str, ...]] = ("next_actions", "value_goals", "actor_goals")
+    targets: ClassVar[tuple[str, ...]] = ("critic",)
+    followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("critic",), "finetune": ("critic",)}
+    resets: ClassVar[tuple[str, ...]] = ("critic",)
+
+    def losses(self, phase: str) -> dict[str, Loss]:
+        if phase == "pretrain":
+            return {"critic": self.contrast_of_data, "bc": cloning}
+        return {"reward": self.reward, "critic": self.contrast_of_actor, "actor": self.actor}
+
+    def contrast_of_data(self, nets: Nets, batch, draws):
+        return self.contrast(nets, batch, batch["next_actions"])
+
+    def contrast_of_actor(self, nets: Nets, batch, draws):
+        return self.contrast(nets, batch, ops.clip(nets.fixed["actor"](batch["next_observations"]).mode, -1, 1))
+
+    def contrast(self, nets: Nets, batch, next_actions):
+        s, a, then, goals = (batch[k] for k in ("observations", "actions", "next_observations", "value_goals"))
+        soon, later = nets.online["critic"](then, s, a), nets.online["critic"](goals, s, a)
+        mixed = soon - off_diagonal(soon) + off_diagonal(later)
+        weights = ops.softmax(aggregate(nets.target["critic"](goals, then, ops.stop_gradient(next_actions)), self.aggregation))
+        weights = ops.stop_gradient(weights)
+        ahead = -ops.sum(weights[None] * ops.log_softmax(later), -1)
+        loss = ops.mean((1 - self.discount) * row_entropy(mixed) + self.discount * ahead)
+        return loss, {"contrastive_loss": loss, **accuracy(mixed)}
+
+    def member_logits(self, logits):
+        return aggregate(logits, self.aggregation)
+
+
+def accuracy(logits: Any) -> dict[str, Any]:
+    """How often a row's own goal has the largest logit, and the logits of own and other goals."""
+    mean = ops.mean(logits, 0)
+    n = mean.shape[0]
+    right = ops.argmax(mean) == ops.arange(n, mean)
+    own = ops.mean(ops.einsum("ii->i", mean))
+    return {
+        "categorical_accuracy": ops.mean(ops.cast(right, mean)),
+        "logits_pos": own,
+        "logits_neg": ops.sum(off_diagonal(mean)) / (n * (n - 1)),
+    }

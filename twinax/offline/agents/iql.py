@@ -1,0 +1,91 @@
+"""Implicit Q-learning after behavioural cloning (Kostrikov et al., 2022)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from twinax import ops
+from twinax.errors import UnknownName
+from twinax.noise import Draw
+from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, latent_of
+from twinax.offline._losses import advantage_weights, behaviour_cloning, scaled, td_loss, value_loss
+from twinax.offline._networks import Actor, Value
+
+EXTRACTIONS = ("awr", "ddpgbc")
+
+
+@dataclass(frozen=True, eq=False)
+class IQL(Agent):
+    """Values by an expectile of Q over the data's actions; the actor clones what was better than expected."""
+
+    expectile: float = 0.9
+    """Of Q, that V approaches; above 0.5 it leans to the best actions in the data."""
+    alpha: float = 10.0
+    """awr: power of the advantage; ddpgbc: weight of cloning."""
+    extraction: str = "awr"
+    """How the actor follows the critic: awr (weighted cloning) or ddpgbc (gradient of Q, and cloning)."""
+    std: str = "one"
+    """The actor's standard deviation: one, free or state."""
+
+    name: ClassVar[str] = "iql"
+    targets: ClassVar[tuple[str, ...]] = ("critic",)
+    followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": (), "finetune": ("critic",)}
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.extraction not in EXTRACTIONS:
+            raise UnknownName("extraction", self.extraction, EXTRACTIONS)
+
+    def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
+        d, a = sizes.observation, sizes.action
+        return {
+            "value": Value.init(rng, d, self.hidden, norm=self.value_norm),
+            "critic": Value.init(rng, d + a, self.hidden, members=2, norm=self.value_norm),
+            "actor": Actor.init(rng, d, self.hidden, a, std=self.std, norm=self.actor_norm),
+        }
+
+    def losses(self, phase: str) -> dict[str, Loss]:
+        if phase == "pretrain":
+            return {"bc": cloning}
+        return {"value": self.value, "critic": self.critic, "actor": self.actor}
+
+    def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
+        sampled = phase == "finetune" and self.extraction == "ddpgbc" and self.std != "one"
+        return {"actor": Draw((sizes.batch, sizes.action), "normal")} if sampled else {}
+
+    def value(self, nets: Nets, batch, draws):
+        s, a, z = batch["observations"], batch["actions"], latent_of(batch)
+        v = nets.online["value"](s, z)
+        loss = value_loss(nets.target["critic"](s, z, a), v, self.expectile)
+        return loss, {"value_loss": loss, "v_mean": ops.mean(v), "v_max": ops.max(v), "v_min": ops.min(v)}
+
+    def critic(self, nets: Nets, batch, draws):
+        s, a, z = batch["observations"], batch["actions"], latent_of(batch)
+        following = nets.fixed["value"](batch["next_observations"], z)
+        y = batch["rewards"] + self.discount * batch["masks"] * following
+        loss = td_loss(nets.online["critic"](s, z, a), ops.stop_gradient(y))
+        return loss, {"critic_loss": loss, "q_mean": ops.mean(y), "q_max": ops.max(y), "q_min": ops.min(y)}
+
+    def actor(self, nets: Nets, batch, draws):
+        s, a, z = batch["observations"], batch["actions"], latent_of(batch)
+        distribution = nets.online["actor"](s, z)
+        log_prob = distribution.log_prob(a)
+        cloned = -ops.mean(log_prob)
+        if self.extraction == "awr":
+            q, v = nets.fixed["critic"](s, z, a), nets.fixed["value"](s, z)
+            loss = -ops.mean(advantage_weights(q, v, self.alpha) * log_prob)
+            extra = {"adv": ops.mean(ops.min(q, 0) - v)}
+        else:
+            action = distribution.sample(draws["actor"]) if "actor" in draws else distribution.mode
+            q = ops.min(nets.fixed["critic"](s, z, ops.clip(action, -1, 1)), 0)
+            loss = scaled(q, True) + self.alpha * cloned
+            extra = {"q_mean": ops.mean(q), "q_abs_mean": ops.mean(ops.abs(q))}
+        return loss, {"actor_loss": loss, **extra, **cloning_terms(distribution, batch, cloned)}
+
+
+def cloning(nets: Nets, batch, draws):
+    """Behavioural cloning of the data's actions."""
+    distribution = nets.online["actor"](batch["observations"], latent_of(batch))
+    loss = behaviour_cloning(distribution, batch["actions"])
+    return loss, cloning_terms(distribution, batch, loss)

@@ -1,0 +1,168 @@
+"""Agents with a latent that stands for a task: Hilbert representations (Park et al., 2024) and forward-backward
+representations (Touati and Ollivier, 2021), each with implicit Q-learning on top."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from twinax import ops
+from twinax.noise import Draw
+from twinax.offline._agent import Loss, Nets, Sizes, cloning_terms
+from twinax.offline._losses import aggregate, by_member, expectile, off_diagonal, on_sphere, scaled
+from twinax.offline._networks import Actor, Metric, Value
+from twinax.offline.agents.iql import IQL
+
+
+@dataclass(frozen=True, eq=False)
+class LatentIQL(IQL):
+    """Implicit Q-learning with a latent beside the state. In finetuning it is the one inferred from rewards."""
+
+    width: int = 512
+    """Of latents and representations."""
+
+    def critics_and_actor(self, rng, sizes: Sizes) -> dict[str, Any]:
+        """Value, critic and actor of implicit Q-learning, with a latent."""
+        return super().networks(rng, Sizes(sizes.observation + self.width, sizes.action, sizes.batch))
+
+
+@dataclass(frozen=True, eq=False)
+class HILP(LatentIQL):
+    """States are placed so that distance is time to reach; a latent is a direction, and its reward the way along it."""
+
+    name: ClassVar[str] = "hilp"
+    needs: ClassVar[tuple[str, ...]] = ("value_goals",)
+    targets: ClassVar[tuple[str, ...]] = ("metric", "critic")
+    followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("metric", "critic"), "finetune": ("critic",)}
+    resets: ClassVar[tuple[str, ...]] = ("critic",)
+
+    def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
+        metric = Metric.init(rng, sizes.observation, self.hidden, self.width, norm=self.value_norm)
+        return {"metric": metric, **self.critics_and_actor(rng, sizes)}
+
+    def losses(self, phase: str) -> dict[str, Loss]:
+        if phase == "finetune":
+            return super().losses(phase)
+        skills = {name: self.for_skills(loss) for name, loss in super().losses("finetune").items()}
+        return {"metric": self.metric, **skills}
+
+    def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
+        return {"latent": Draw((sizes.batch, self.width), "normal")} if phase == "pretrain" else {}
+
+    def for_skills(self, loss: Loss) -> Loss:
+        """The same loss with random directions as latents and the way along them as rewards."""
+
+        def skilled(nets: Nets, batch, draws):
+            z = on_sphere(draws["latent"])
+            way = self.features(nets.fixed, batch["next_observations"]) - self.features(nets.fixed, batch["observations"])
+            rewards = ops.stop_gradient(ops.sum(way * z, -1))
+            return loss(nets, {**batch, "latents": z, "rewards": rewards}, draws)
+
+        return skilled
+
+    def features(self, networks, states: Any) -> Any:
+        """Where the first member places states."""
+        return networks["metric"].phi(states)[0]
+
+    def metric(self, nets: Nets, batch, draws):
+        s, then, goals = batch["observations"], batch["next_observations"], batch["value_goals"]
+        rewards, masks = batch["goal_rewards"], batch["goal_masks"]
+        now, following = nets.target["metric"](s, goals), nets.target["metric"](then, goals)
+        advantage = rewards + self.discount * masks * ops.min(following, 0) - ops.mean(now, 0)
+        v = nets.online["metric"](s, goals)
+        wanted = ops.stop_gradient(rewards + self.discount * masks * following)
+        loss = by_member(expectile(wanted - v, self.expectile, sign=advantage[None]))
+        return loss, {"value_loss": loss, "v_mean": ops.mean(v), "v_max": ops.max(v), "v_min": ops.min(v)}
+
+    def task_features(self, networks, batch) -> Any:
+        """What a task's reward is linear in: rewards are regressed on it to infer the latent."""
+        return self.features(networks, batch["next_observations"]) - self.features(networks, batch["observations"])
+
+    def infer(self, networks, batch) -> Any:
+        """The latent of the task that gave these rewards: least squares, put on the sphere."""
+        solved = ops.least_squares(self.task_features(networks, batch), batch["rewards"])
+        return on_sphere(solved[None])[0]
+
+
+@dataclass(frozen=True, eq=False)
+class ForwardBackward(LatentIQL):
+    """Successor measures as products F(s, a, z) . B(s'); a reward's latent is its mean over B."""
+
+    alpha_repr: float = 10.0
+    """Weight of cloning while the representations are learned."""
+    orthonormal: float = 1.0
+    """Weight of B's orthonormality."""
+    mix: float = 0.5
+    """Part of the latents that are random; the others are B of states in the batch."""
+    aggregation: str = "mean"
+    """Of the members of the target's measure: mean or min."""
+    normalise: bool = False
+    """Whether the actor's objective is divided by its mean size while the representations are learned."""
+
+    name: ClassVar[str] = "fb_repr"
+    targets: ClassVar[tuple[str, ...]] = ("forward", "backward", "critic")
+    followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("forward", "backward"), "finetune": ("critic",)}
+
+    def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
+        d, a, width = sizes.observation, sizes.action, self.width
+        return {
+            "forward": Value.init(rng, d + width + a, self.hidden, width, members=2, norm=self.value_norm),
+            "backward": Value.init(rng, d, self.hidden, width, norm=self.value_norm),
+            **self.critics_and_actor(rng, sizes),
+        }
+
+    def losses(self, phase: str) -> dict[str, Loss]:
+        return super().losses(phase) if phase == "finetune" else {"fb_repr": self.measure, "fb_actor": self.follow}
+
+    def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
+        if phase == "finetune":
+            return {}
+        rows = (sizes.batch,)
+        return {"latent": Draw((*rows, self.width), "normal"), "mix": Draw(rows), "order": Draw(rows)}
+
+    def latents(self, nets: Nets, batch, draws) -> Any:
+        """Random points of the sphere, or where states of the batch lie, in another order."""
+        order = ops.smallest(draws["order"], draws["order"].shape[0])
+        of_states = on_sphere(nets.fixed["backward"](ops.take(batch["observations"], order)))
+        random = on_sphere(draws["latent"])
+        return ops.stop_gradient(ops.where((draws["mix"] < self.mix)[:, None], random, of_states))
+
+    def measure(self, nets: Nets, batch, draws):
+        s, a, then = batch["observations"], batch["actions"], batch["next_observations"]
+        z = self.latents(nets, batch, draws)
+        n = s.shape[0]
+        action = ops.clip(nets.fixed["actor"](then, z).mode, -1, 1)
+        ahead = nets.target["forward"](then, z, action)
+        following = ops.einsum("eik,jk->eij", ahead, on_sphere(nets.target["backward"](then)))
+        following = ops.stop_gradient(aggregate(following, self.aggregation))
+        b = on_sphere(nets.online["backward"](then))
+        now = ops.einsum("eik,jk->eij", nets.online["forward"](s, z, a), b)
+        own = ops.mean(ops.einsum("eii->ei", now))
+        away = off_diagonal(now - self.discount * following[None])
+        others = ops.mean(ops.sum(away * away, -1)) / (n - 1)
+        cross = ops.einsum("ik,jk->ij", b, b)
+        apart = off_diagonal(cross)
+        orthonormal = -2 * ops.mean(ops.einsum("ii->i", cross)) + ops.mean(ops.sum(apart * apart, -1)) / (n - 1)
+        loss = -own + 0.5 * others + self.orthonormal * orthonormal
+        terms = {"repr_loss": loss, "repr_diag_loss": -own, "repr_off_diag_loss": 0.5 * others}
+        return loss, {**terms, "ortho_loss": orthonormal, "occ_measure_mean": ops.mean(now)}
+
+    def follow(self, nets: Nets, batch, draws):
+        s, z = batch["observations"], self.latents(nets, batch, draws)
+        distribution = nets.online["actor"](s, z)
+        action = ops.clip(distribution.mode, -1, 1)
+        q = ops.min(ops.sum(nets.fixed["forward"](s, z, action) * z[None], -1), 0)
+        cloned = -ops.mean(distribution.log_prob(batch["actions"]))
+        loss = scaled(q, self.normalise) + self.alpha_repr * cloned
+        terms = {"actor_loss": loss, "q_mean": ops.mean(q), "q_abs_mean": ops.mean(ops.abs(q))}
+        return loss, {**terms, **cloning_terms(distribution, batch, cloned)}
+
+    def infer(self, networks, batch) -> Any:
+        """The latent of the task that gave these rewards: their mean over B, put on the sphere."""
+        b = on_sphere(networks["backward"](batch["observations"]))
+        return on_sphere(ops.mean(batch["rewards"][:, None] * b, 0)[None])[0]
+
+
+def actor_for(sizes: Sizes, agent: LatentIQL, rng) -> Actor:
+    """An actor of a state and a latent."""
+    return Actor.init(rng, sizes.observation + agent.width, agent.hidden, sizes.action, norm=agent.actor_norm)

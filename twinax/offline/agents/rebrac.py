@@ -1,0 +1,145 @@
+"""ReBRAC after behavioural cloning (Tarasov et al., 2023), and the two agents that build on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from twinax import ops
+from twinax.noise import Draw
+from twinax.offline._agent import Agent, Loss, Nets, Sizes
+from twinax.offline._losses import behaviour_cloning, noisy_action, regression, scaled, squared_distance
+from twinax.offline._networks import Actor, Perceptron, Value
+
+
+@dataclass(frozen=True, eq=False)
+class ReBRAC(Agent):
+    """TD3 with penalties on the distance from the data's actions, in the actor and in the critic."""
+
+    alpha_actor: float = 0.0
+    """Weight of the actor's distance from the data's actions."""
+    alpha_critic: float = 0.0
+    """Weight of the next action's distance from the data's."""
+    noise: float = 0.2
+    """Noise of the next action."""
+    noise_clip: float = 0.5
+    """Largest noise of the next action."""
+
+    name: ClassVar[str] = "rebrac"
+    needs: ClassVar[tuple[str, ...]] = ("next_actions",)
+    targets: ClassVar[tuple[str, ...]] = ("critic", "actor")
+    followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": (), "finetune": ("critic", "actor")}
+    follows_when_full: ClassVar[bool] = True
+
+    def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
+        return self.critic_and_actor(rng, sizes.observation, sizes.action)
+
+    def critic_and_actor(self, rng, width: int, actions: int) -> dict[str, Any]:
+        return {
+            "critic": Value.init(rng, width + actions, self.hidden, members=2, norm=self.value_norm),
+            "actor": Actor.init(rng, width, self.hidden, actions, squashed=True, norm=self.actor_norm),
+        }
+
+    def losses(self, phase: str) -> dict[str, Loss]:
+        return {"bc": self.cloning} if phase == "pretrain" else {"critic": self.critic, "actor": self.actor}
+
+    def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
+        return {"action": Draw((sizes.batch, sizes.action), "normal")} if phase == "finetune" else {}
+
+    # What the networks see of a state: itself here, a representation in a subclass
+
+    def seen(self, nets: Nets, states: Any) -> Any:
+        return states
+
+    def seen_by_target(self, nets: Nets, states: Any) -> Any:
+        return states
+
+    def cloning(self, nets: Nets, batch, draws):
+        distribution = nets.online["actor"](self.seen(nets, batch["observations"]))
+        loss = behaviour_cloning(distribution, batch["actions"])
+        away = distribution.mode - batch["actions"]
+        return loss, {"bc_loss": loss, "bc_log_prob": -loss, "mse": ops.mean(away * away)}
+
+    def critic(self, nets: Nets, batch, draws):
+        then = self.seen_by_target(nets, batch["next_observations"])
+        action = noisy_action(nets.target["actor"](then).mode, draws["action"], self.noise, self.noise_clip)
+        following = ops.min(nets.target["critic"](then, action), 0)
+        penalty = self.alpha_critic * squared_distance(action, batch["next_actions"])
+        y = ops.stop_gradient(batch["rewards"] + self.discount * batch["masks"] * (following - penalty))
+        q = nets.online["critic"](self.seen(nets, batch["observations"]), batch["actions"])
+        loss = regression(q, y[None])
+        return loss, {"critic_loss": loss, "q_mean": ops.mean(q), "q_max": ops.max(q), "q_min": ops.min(q)}
+
+    def actor(self, nets: Nets, batch, draws):
+        states = self.seen(nets, batch["observations"])
+        action = nets.online["actor"](states).mode
+        q = ops.min(nets.fixed["critic"](states, action), 0)
+        away = ops.mean(squared_distance(action, batch["actions"]))
+        follow = scaled(q, True)
+        loss = follow + self.alpha_actor * away
+        return loss, {"total_loss": loss, "actor_loss": follow, "bc_loss": away, "mse": away}
+
+    def act(self, networks, observations, latent, noise, temperature):
+        mode = networks["actor"](observations).mode
+        return mode if temperature == 0 else noisy_action(mode, noise, self.noise * temperature, self.noise_clip)
+
+
+@dataclass(frozen=True, eq=False)
+class DinoReBRAC(ReBRAC):
+    """ReBRAC on a representation that a teacher and a student agree on (after Caron et al., 2021)."""
+
+    repr_noise: float = 0.5
+    """Noise of the two views of a state."""
+    repr_clip: float = 1.0
+    """Largest noise of a view."""
+    repr_temp: float = 0.1
+    """Temperature of the student."""
+    target_repr_temp: float = 0.04
+    """Temperature of the teacher."""
+    width: int = 512
+    """Of the representation."""
+
+    name: ClassVar[str] = "dino_rebrac"
+    targets: ClassVar[tuple[str, ...]] = ("encoder", "critic", "actor")
+    followed: ClassVar[dict[str, tuple[str, ...]]] = {
+        "pretrain": ("encoder",),
+        "finetune": ("encoder", "critic", "actor"),
+    }
+    resets: ClassVar[tuple[str, ...]] = ("encoder",)
+
+    def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
+        encoder = Perceptron.init(rng, sizes.observation, self.hidden, self.width)
+        return {"encoder": encoder, **self.critic_and_actor(rng, self.width, sizes.action)}
+
+    def losses(self, phase: str) -> dict[str, Loss]:
+        return {"repr": self.representation, **super().losses(phase)} if phase == "pretrain" else super().losses(phase)
+
+    def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
+        if phase == "pretrain":
+            return {"views": Draw((2, sizes.batch, sizes.observation), "normal")}
+        return super().draws(phase, sizes)
+
+    def seen(self, nets: Nets, states: Any) -> Any:
+        return nets.fixed["encoder"](states)
+
+    def seen_by_target(self, nets: Nets, states: Any) -> Any:
+        return nets.target["encoder"](states)
+
+    def representation(self, nets: Nets, batch, draws):
+        """The student's distribution towards the teacher's, over two views; each sees the other's, and the teacher is
+        centred by its mean over the batch. As released, both see the same view and nothing is centred."""
+        noise = ops.clip(self.repr_noise * draws["views"], -self.repr_clip, self.repr_clip)
+        views = [batch["observations"] + noise[i] for i in range(2)]
+        students = [nets.online["encoder"](view) for view in views]
+        teachers = [ops.stop_gradient(nets.target["encoder"](view)) for view in views]
+        if not self.faithful:
+            centre = 0.5 * (ops.mean(teachers[0], 0) + ops.mean(teachers[1], 0))
+            teachers = [teachers[1] - centre, teachers[0] - centre]
+        loss = 0.0
+        for student, teacher in zip(students, teachers, strict=True):
+            wanted = ops.softmax(teacher / self.target_repr_temp)
+            loss = loss - 0.5 * ops.mean(ops.sum(wanted * ops.log_softmax(student / self.repr_temp), -1))
+        return loss, {"repr_loss": loss}
+
+    def act(self, networks, observations, latent, noise, temperature):
+        return super().act(networks, networks["encoder"](observations), latent, noise, temperature)
