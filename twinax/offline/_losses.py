@@ -21,8 +21,8 @@ def behaviour_cloning(distribution: Any, actions: Any) -> Float[Array, ""]:
 
 def expectile(difference: Any, k: float, sign: Any = None) -> Array:
     """|k - 1[sign < 0]| difference^2, elementwise; `sign` is the difference itself unless given."""
-    above = (difference if sign is None else sign) >= 0
-    return ops.where(above, k, 1 - k) * difference * difference
+    above = ops.cast((difference if sign is None else sign) >= 0, difference)
+    return ((1 - k) + (2 * k - 1) * above) * difference * difference
 
 
 def aggregate(members: Float[Array, "members *rows"], how: str) -> Array:

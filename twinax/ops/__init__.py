@@ -391,6 +391,11 @@ def khot_rows(indices: Any, table: Any) -> Any:
     return _of[type(table)].khot_rows(indices, table)
 
 
+def least_squares(rows: Any, wanted: Any) -> Any:
+    """The shortest x that minimises |rows x - wanted|, by singular values; those below rounding count as zero."""
+    return _of[type(rows)].least_squares(rows, wanted)
+
+
 def layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     """The last axis with mean 0 and variance 1, then times weight plus bias; eps is added to the variance."""
     return _of[type(x)].layer_norm(x, weight, bias, eps)
@@ -501,6 +506,7 @@ __all__ = [
     "khot_rows",
     "layer_norm",
     "leaky_relu",
+    "least_squares",
     "like",
     "linear",
     "log",
