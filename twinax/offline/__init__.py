@@ -1,0 +1,1 @@
+"""Offline agents: learning from data alone."""
