@@ -384,7 +384,7 @@ def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 def _hdf5(path: Path) -> Any:
     require("h5py", "offline", "reading HDF5 files")
-    import h5py
+    import h5py  # pyright: ignore[reportMissingImports]
 
     try:
         return h5py.File(path, "r")
