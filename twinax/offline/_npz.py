@@ -79,7 +79,8 @@ def _opened(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except zipfile.BadZipFile:
-        whole = path.open("rb").read(4) == b"PK\x03\x04"
+        with path.open("rb") as file:
+            whole = file.read(4) == b"PK\x03\x04"
         reason = "it begins as one, but its end is missing" if whole else "it is not a zip archive"
         raise TwinaxError(f"{path}: this is no npz file: {reason}") from None
 
