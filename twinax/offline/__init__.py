@@ -1,5 +1,6 @@
 """Offline data: datasets, their readers, and samplers of batches and goals."""
 
+from twinax.offline._collect import collect_gymnasium, collect_maze, label_maze
 from twinax.offline._dataset import Dataset, from_arrays
 from twinax.offline._goals import (
     GOAL_PRESETS,
@@ -33,12 +34,15 @@ __all__ = [
     "Normaliser",
     "batch_draws",
     "batch_of_rows",
+    "collect_gymnasium",
+    "collect_maze",
     "find_format",
     "from_arrays",
     "goal_batch_draws",
     "goal_draws",
     "goal_preset",
     "goal_rows",
+    "label_maze",
     "random_crop",
     "read_arrays",
     "read_d4rl",
