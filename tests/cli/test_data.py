@@ -87,3 +87,12 @@ def test_an_unknown_format(twinax):
     np.savez("x.npz", **rows())
     shown = twinax("data", "x.npz", "--format", "ogbnch")
     assert shown.code == 2 and "Did you mean 'ogbench'?" in shown.err
+
+
+def test_a_box_can_be_given(twinax):
+    fields = rows(actions=np.full((10, 1), 1.5))
+    np.savez("x.npz", **fields, valids=~fields["terminals"])
+    assert "actions is 1.5 at row 0" in twinax("data", "x.npz").err
+    assert "1 of float32, from 0.5 to 0.5" in twinax("data", "x.npz", "--low", "0", "--high", "2").out
+    refused = twinax("data", "x.npz", "--keys", "a,b")
+    assert refused.code == 2 and "unknown option of the format 'arrays' 'keys'" in refused.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import zipfile
 from pathlib import Path
@@ -143,8 +144,12 @@ def test_wrong_ogbench_files(tmp_path):
         assert "the trajectory that ends at row 5 is empty: no step leads there" in text
     for text in after(terminals=ends[:4]):
         assert "terminals has shape (4,), but observations has 18 rows" in text
+    for text in after(terminals=np.where(ends, np.nan, 0)):
+        assert "terminals is nan at row 4; it must be 0 or 1" in text
+    for text in after(observations=np.zeros(18)):
+        assert "observations has shape (18,); it must be (rows, width)" in text
     for text in after(actions=np.zeros((3, 2))):
-        assert "actions has" in text and "3" in text and "observations has 18" in text
+        assert "actions has shape (3, 2), but observations has 18 rows" in text
     for text in after(actions=np.full((rows, 2), 3.0)):
         assert "actions is 3 at row 0; it must lie in [-1, 1]" in text
 
@@ -246,6 +251,37 @@ def test_a_changed_byte_is_noticed(tmp_path):
     fails(lambda: read_ogbench(path), "the array 'observations' cannot be read (Bad CRC-32")
 
 
+@pytest.mark.parametrize("compressed", [False, True])
+def test_damage_is_always_a_sentence(tmp_path, compressed):
+    """Bytes changed, cut out and cut off anywhere: a dataset or one sentence, nothing else."""
+    whole = write(tmp_path / "whole.npz", ogbench_fields(), compressed).read_bytes()
+    rng, path, sentences = np.random.default_rng(0), tmp_path / "x.npz", 0
+    for k in range(400):
+        raw = bytearray(whole)
+        where = int(rng.integers(len(raw)))
+        if k % 4 == 0:
+            raw = raw[:where]
+        elif k % 4 == 1:
+            del raw[where : where + int(rng.integers(1, 50))]
+        else:
+            for place in rng.integers(len(raw), size=k % 5 + 1):
+                raw[place] = rng.integers(256)
+        path.write_bytes(raw)
+        for mapped in (False, True):
+            try:
+                read_ogbench(path, mapped=mapped)
+            except TwinaxError as error:
+                sentences += 1
+                assert str(error).startswith(str(path)) and "\n" not in str(error)
+    assert sentences > 400
+
+
+def test_options_of_a_format(tmp_path):
+    path = write(tmp_path / "x.npz", ogbench_fields())
+    assert read_dataset(path, compact=True).compact
+    fails(lambda: read_dataset(path, low=-2), "unknown option of the format 'ogbench' 'low'; known: compact, mapped")
+
+
 def test_foreign_paths(tmp_path):
     fails(lambda: find_format(tmp_path / "no.npz"), "there is no file or directory", "no.npz")
     fails(lambda: find_format(tmp_path), "holds no npy files, no episodes and no Minari dataset")
@@ -291,6 +327,12 @@ def test_exorl(tmp_path):
     assert read_exorl(tmp_path, max_rows=10).lengths.tolist() == [4, 6]
 
 
+def test_exorl_episodes_of_different_widths(tmp_path):
+    np.savez(tmp_path / "episode_0_4.npz", **exorl_episode(4))
+    np.savez(tmp_path / "episode_1_4.npz", **{**exorl_episode(4), "action": np.zeros((5, 3))})
+    fails(lambda: read_exorl(tmp_path), "actions has rows of shape (3,) in trajectory 1, but of (2,) in trajectory 0")
+
+
 def test_wrong_exorl(tmp_path):
     fails(lambda: read_exorl(tmp_path), "there are no files called episode_NUMBER_STEPS.npz")
 
@@ -304,7 +346,10 @@ def test_wrong_exorl(tmp_path):
     assert "the name says 5 steps, but there are 4" in after("episode_0_5.npz")
     assert "the name must be episode_NUMBER_STEPS.npz" in after("episode_x.npz")
     assert "reward is missing; there are action, discount, observation" in after("episode_0_4.npz", reward=None)
-    assert "action has 3 rows, but observation has 5" in after("episode_0_4.npz", action=np.zeros((3, 2)))
+    assert "action has shape (3, 2), but observation has 5 rows" in after("episode_0_4.npz", action=np.zeros((3, 2)))
+    assert "reward has shape (5, 2) of float64; it must be one number" in after(
+        "episode_0_4.npz", reward=np.zeros((5, 2))
+    )
     only = {name: value[:1] for name, value in exorl_episode(4).items()}
     assert "the trajectory is empty" in after("episode_0_0.npz", **only)
 
@@ -402,7 +447,11 @@ def test_wrong_d4rl(tmp_path):
     with hdf5().File(path, "a") as file:
         del file["rewards"]
         file["rewards"] = np.zeros(2)
-    fails(lambda: read_d4rl(path), "rewards has 2 rows, but observations has 3")
+    fails(lambda: read_d4rl(path), "rewards has shape (2,), but observations has 3 rows")
+    with hdf5().File(path, "a") as file:
+        del file["rewards"]
+        file["rewards"] = np.zeros((3, 2))
+    fails(lambda: read_d4rl(path), "rewards has shape (3, 2) of float64; it must be one number for each row")
     with hdf5().File(path, "a") as file:
         del file["rewards"]
         file["rewards/x"] = np.zeros(3)
@@ -456,6 +505,21 @@ def test_minari(tmp_path):
     assert read_minari(tmp_path / "d", max_rows=5).lengths.tolist() == [1, 2, 2]
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_minari_names_its_box(tmp_path, beside):
+    path = tmp_path / "data" / "main_data.hdf5"
+    episodes = minari_file(path)
+    space = json.dumps({"type": "Box", "dtype": "float32", "shape": [2], "low": [-0.4, -0.8], "high": [0.4, 0.8]})
+    if beside:
+        (path.parent / "metadata.json").write_text(json.dumps({"total_steps": 9, "action_space": space}))
+    else:
+        with hdf5().File(path, "a") as file:
+            file.attrs["action_space"] = space
+    expected = np.concatenate([one["actions"] for one in episodes]) / [0.4, 0.8]
+    np.testing.assert_allclose(read_minari(tmp_path).actions, expected, atol=2e-5)
+    np.testing.assert_allclose(read_minari(tmp_path, low=-1, high=1).actions, expected * [0.4, 0.8], atol=2e-5)
+
+
 def test_minari_with_parts_and_choices(tmp_path):
     path = tmp_path / "main_data.hdf5"
     episodes = minari_file(path, parts=True, discrete=True)
@@ -478,7 +542,7 @@ def test_wrong_minari(tmp_path):
     for changed, words in (
         ({"rewards": None}, "episode_0: rewards is missing"),
         ({"observations": np.zeros((3, 3))}, "observations has 3 rows, but 3 actions need 4"),
-        ({"rewards": np.zeros(2)}, "rewards has 2 rows, but actions has 3"),
+        ({"rewards": np.zeros(2)}, "rewards has shape (2,), but actions has 3 rows"),
     ):
         minari_file(path, (3,), **changed)
         fails(lambda: read_minari(path), "main_data.hdf5: episode_0: ", words)

@@ -17,6 +17,11 @@ HELP = "describe a file of offline data and check it"
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a file, or a directory of episodes or of npy files")
     parser.add_argument("--format", metavar="NAME", help="ogbench, d4rl, minari, exorl or arrays (default: found out)")
+    parser.add_argument("--low", type=float, metavar="X", help="smallest action of the box, if it is not -1")
+    parser.add_argument("--high", type=float, metavar="X", help="largest action of the box, if it is not 1")
+    parser.add_argument(
+        "--keys", metavar="NAMES", help="parts of the observations to join, as observation,desired_goal"
+    )
     parser.add_argument("--goals", action="store_true", help="also check that goals can be drawn from it")
 
 
@@ -25,7 +30,8 @@ def run(found: Namespace) -> int:
 
     path = Path(found.file)
     format = found.format or find_format(path)
-    data = read_dataset(path, format, mapped=None)
+    given = {"low": found.low, "high": found.high, "keys": found.keys.split(",") if found.keys else None}
+    data = read_dataset(path, format, mapped=None, **{name: x for name, x in given.items() if x is not None})
     if found.goals:
         data.require_goals()
     _console.facts(description(data, path, format))

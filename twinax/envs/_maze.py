@@ -218,7 +218,7 @@ class PointMaze:
         cell = ops.cast(y, "int32") * self.width + ops.cast(x, "int32")
         return ops.take(ops.like(self.solid, x), cell)
 
-    def reached(self, position: Float[Array, "*rows 2"], goal: Float[Array, "*rows 2"]) -> Bool[Array, "*rows"]:
+    def reached(self, position: Float[Array, "*rows 2"], goal: Float[Array, "... 2"]) -> Bool[Array, "*rows"]:
         """Whether a position is at the goal."""
         return ops.sum(ops.square(position - goal), -1) <= self.radius**2
 

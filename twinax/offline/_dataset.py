@@ -18,7 +18,7 @@ import numpy as np
 from twinax import ops
 from twinax.errors import TwinaxError
 from twinax.offline._normaliser import Normaliser
-from twinax.types import Bool, Float, Int, Shaped
+from twinax.types import Float, Int
 
 LARGEST_ACTION = 1 - 1e-5
 """Actions are held within plus and minus this: the density of a tanh policy is not finite at 1."""
@@ -43,12 +43,12 @@ class Dataset:
     ([2, 2, 2, 5, 5, 5], [0, 0, 0, 3, 3, 3])
     """
 
-    observations: Shaped[np.ndarray, "rows ..."]
-    """float32, or uint8 for images."""
-    actions: Shaped[np.ndarray, "rows ..."]
+    observations: Any
+    """float32 (rows, width) or (rows, height, ...), or uint8 for images."""
+    actions: Any
     """float32 in [-1, 1], (rows, width); or int32 (rows,)."""
-    terminals: Bool[np.ndarray, " rows"]
-    """The last step of a trajectory."""
+    terminals: Any
+    """bool (rows,): the last step of a trajectory."""
     next_observations: Any = None
     """As the observations; None in the compact layout."""
     rewards: Any = None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import lzma
+import math
 import os
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
@@ -15,6 +18,13 @@ import numpy as np
 from twinax.errors import TwinaxError
 
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")  # of a member of a zip file: name and extra field follow
+
+
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, struct.error,
+    RuntimeError, tokenize.TokenError, SyntaxError, OverflowError, TypeError,
+)  # fmt: skip
+"""What the readers of zip members and of npy headers raise when they meet nonsense."""
 
 
 def npz_names(path: Path) -> list[str]:
@@ -44,7 +54,7 @@ def read_npz(path: Path, names: Iterable[str] | None = None, mapped: bool = Fals
                 continue
             try:
                 arrays[name] = _mapped(path, member) if mapped else _read(found, member)
-            except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, struct.error) as error:
+            except _DAMAGE as error:
                 raise TwinaxError(f"{path}: the array '{name}' cannot be read ({_line(error)})") from None
     return arrays
 
@@ -57,7 +67,7 @@ def read_npy_directory(path: Path, names: Iterable[str] | None = None, mapped: b
         if wanted is None or file.stem in wanted:
             try:
                 arrays[file.stem] = np.load(file, mmap_mode="r" if mapped else None, allow_pickle=False)
-            except (EOFError, ValueError) as error:
+            except _DAMAGE as error:
                 raise TwinaxError(f"{file}: cannot be read ({_line(error)})") from None
     return arrays
 
@@ -78,7 +88,7 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray], compressed: bool = F
 def _opened(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error):
         with path.open("rb") as file:
             whole = file.read(4) == b"PK\x03\x04"
         reason = "it begins as one, but its end is missing" if whole else "it is not a zip archive"
@@ -96,9 +106,17 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 def _read(found: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     with found.open(member) as file:
-        _header(file)
+        _check_size(_header(file), file.tell(), member)
     with found.open(member) as file:
         return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def _check_size(header: tuple[tuple[int, ...], bool, np.dtype], begin: int, member: zipfile.ZipInfo) -> int:
+    shape, _, dtype = header
+    count = math.prod(shape)
+    if begin + count * dtype.itemsize != member.file_size:
+        raise ValueError(f"its header promises {shape} of {dtype}, which is not its size")
+    return count
 
 
 def _mapped(path: Path, member: zipfile.ZipInfo) -> np.ndarray:
@@ -111,12 +129,9 @@ def _mapped(path: Path, member: zipfile.ZipInfo) -> np.ndarray:
             raise ValueError("the archive is damaged")
         begin = member.header_offset + _LOCAL_HEADER.size + fields[-2] + fields[-1]
         file.seek(begin)
-        shape, fortran, dtype = _header(file)
+        header = shape, fortran, dtype = _header(file)
         offset = file.tell()
-    count = int(np.prod(shape, dtype=np.int64))
-    if offset - begin + count * dtype.itemsize != member.file_size:
-        raise ValueError(f"its header promises {shape} of {dtype}, which is not its size")
-    if count == 0:
+    if _check_size(header, offset - begin, member) == 0:
         return np.empty(shape, dtype)
     return np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")
 

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +59,14 @@ def _ogbench(fields: dict[str, np.ndarray], compact: bool, source: str) -> Datas
             raise TwinaxError(
                 f"{source}: {name} is missing; there are {', '.join(sorted(fields)) or 'no known arrays'}"
             )
+    if fields["observations"].ndim < 2:
+        raise TwinaxError(f"{source}: observations has shape {fields['observations'].shape}; it must be (rows, width)")
     rows = len(fields["observations"])
     ends = np.asarray(fields["terminals"])
     if ends.shape != (rows,):
         raise TwinaxError(f"{source}: terminals has shape {ends.shape}, but observations has {rows} rows")
+    if len(wrong := np.flatnonzero((ends != 0) & (ends != 1))):
+        raise TwinaxError(f"{source}: terminals is {ends[wrong[0]]} at row {wrong[0]}; it must be 0 or 1")
     ends = ends.astype(bool)
     if rows == 0 or not ends[-1]:
         raise TwinaxError(
@@ -74,8 +81,8 @@ def _ogbench(fields: dict[str, np.ndarray], compact: bool, source: str) -> Datas
     steps = np.flatnonzero(~ends)
     kept = {}
     for name, value in fields.items():
-        if len(value) != rows:
-            raise TwinaxError(f"{source}: {name} has {len(value)} rows, but observations has {rows}")
+        if value.shape[:1] != (rows,):
+            raise TwinaxError(f"{source}: {name} has shape {value.shape}, but observations has {rows} rows")
         kept[name] = value[steps]
     kept["next_observations"] = fields["observations"][steps + 1]
     kept["terminals"] = ends[steps + 1]
@@ -147,14 +154,14 @@ def read_d4rl(path: str | Path, terminate_on_end: bool = False, low: Any = -1.0,
     for name in ("observations", "actions", "rewards", "terminals"):
         if name not in fields:
             raise TwinaxError(f"{path}: {name} is missing; there are {', '.join(sorted(fields)) or 'no known arrays'}")
-    rows = len(fields["observations"])
+    rows = _rows(fields["observations"])
     for name, value in fields.items():
-        if len(value) != rows:
-            raise TwinaxError(f"{path}: {name} has {len(value)} rows, but observations has {rows}")
+        if value.shape[:1] != (rows,):
+            raise TwinaxError(f"{path}: {name} has shape {value.shape}, but observations has {rows} rows")
     if rows < 2:
         raise TwinaxError(f"{path}: observations has {rows} rows; at least 2 are needed to have a next one")
-    over = fields["terminals"].astype(bool).reshape(rows)
-    timeouts = fields["timeouts"].astype(bool).reshape(rows) if "timeouts" in fields else np.zeros(rows, bool)
+    over = _column(fields, "terminals", path).astype(bool)
+    timeouts = _column(fields, "timeouts", path).astype(bool) if "timeouts" in fields else np.zeros(rows, bool)
     kept = np.arange(rows) < rows - 1
     if not terminate_on_end:
         kept &= ~timeouts
@@ -175,7 +182,7 @@ def read_d4rl(path: str | Path, terminate_on_end: bool = False, low: Any = -1.0,
             "observations": fields["observations"][kept],
             "next_observations": following,
             "actions": fields["actions"][kept],
-            "rewards": fields["rewards"].reshape(rows)[kept],
+            "rewards": _column(fields, "rewards", path)[kept],
             "masks": ~masked[kept],
             "terminals": ends,
             "truncations": cut,
@@ -190,11 +197,12 @@ def read_d4rl(path: str | Path, terminate_on_end: bool = False, low: Any = -1.0,
 
 
 def read_minari(
-    path: str | Path, keys: Sequence[str] = (), low: Any = -1.0, high: Any = 1.0, max_rows: int | None = None
+    path: str | Path, keys: Sequence[str] = (), low: Any = None, high: Any = None, max_rows: int | None = None
 ) -> Dataset:
     """A dataset of Minari: its directory, or the HDF5 file in it, with a group for each episode.
 
-    Observations with parts are joined from the parts named by `keys`, such as observation and desired_goal.
+    Observations with parts are joined from the parts named by `keys`, such as observation and desired_goal. The box of
+    the actions is the one the dataset names, unless it is given.
     """
     path = _there(path)
     if path.is_dir():
@@ -205,7 +213,8 @@ def read_minari(
     parts: list[dict[str, np.ndarray]] = []
     total = 0
     with _hdf5(path) as file:
-        names = sorted((name for name in file if name.startswith("episode_")), key=lambda name: int(name[8:]))
+        box = _minari_box(path, file)
+        names = sorted((name for name in file if re.fullmatch(r"episode_\d+", name)), key=lambda name: int(name[8:]))
         if not names:
             raise TwinaxError(f"{path}: there are no groups called episode_0, episode_1 and so on")
         for name in names:
@@ -214,8 +223,20 @@ def read_minari(
             total += len(one["actions"])
             if max_rows is not None and total >= max_rows:
                 break
-    data = from_arrays(_joined(parts), low, high, source=str(path))
+    low, high = (box[0] if low is None else low), (box[1] if high is None else high)
+    data = from_arrays(_joined(parts, str(path)), low, high, source=str(path))
     return data if max_rows is None or data.rows <= max_rows else data.first(max_rows)
+
+
+def _minari_box(path: Path, file: Any) -> tuple[Any, Any]:
+    # Newer versions describe the spaces in a file beside the data, older ones in it.
+    beside = path.with_name("metadata.json")
+    try:
+        text = json.loads(beside.read_text())["action_space"] if beside.exists() else file.attrs["action_space"]
+        space = json.loads(text)
+        return np.array(space["low"], np.float64), np.array(space["high"], np.float64)
+    except (KeyError, TypeError, ValueError):
+        return -1.0, 1.0
 
 
 def _minari_episode(group: Any, keys: Sequence[str], path: Path) -> dict[str, np.ndarray]:
@@ -237,16 +258,16 @@ def _minari_episode(group: Any, keys: Sequence[str], path: Path) -> dict[str, np
         states = np.concatenate([x.reshape(len(x), -1) for x in columns], 1)
     else:
         states = _hdf5_array(group, "observations", path)
-        states = states[:, None] if states.ndim == 1 else states
+        states = states.reshape(_rows(states), -1) if states.ndim < 2 else states
     if hasattr(group["actions"], "keys"):
         raise TwinaxError(f"{where}: actions has parts; only a single box or a single choice is read")
     rest = {name: _hdf5_array(group, name, path) for name in ("actions", "rewards", "terminations", "truncations")}
-    steps = len(rest["actions"])
+    steps = _rows(rest["actions"])
     if steps == 0:
         raise TwinaxError(f"{where}: the trajectory is empty")
     for name, value in rest.items():
-        if len(value) != steps:
-            raise TwinaxError(f"{where}: {name} has {len(value)} rows, but actions has {steps}")
+        if value.shape[:1] != (steps,):
+            raise TwinaxError(f"{where}: {name} has shape {value.shape}, but actions has {steps} rows")
     if len(states) != steps + 1:
         raise TwinaxError(f"{where}: observations has {len(states)} rows, but {steps} actions need {steps + 1}")
     return {
@@ -280,7 +301,7 @@ def read_exorl(path: str | Path, max_rows: int | None = None) -> Dataset:
         total += len(parts[-1]["actions"])
         if max_rows is not None and total >= max_rows:
             break
-    data = from_arrays(_joined(parts), reward_on_next=True, source=str(path))
+    data = from_arrays(_joined(parts, str(path)), reward_on_next=True, source=str(path))
     return data if max_rows is None or data.rows <= max_rows else data.first(max_rows)
 
 
@@ -292,21 +313,21 @@ def _exorl_episode(file: Path) -> dict[str, np.ndarray]:
     for name in ("observation", "action", "reward", "discount"):
         if name not in fields:
             raise TwinaxError(f"{file}: {name} is missing; there are {', '.join(sorted(fields)) or 'no known arrays'}")
-    rows = len(fields["observation"])
+    rows = _rows(fields["observation"])
     for name, value in fields.items():
-        if len(value) != rows:
-            raise TwinaxError(f"{file}: {name} has {len(value)} rows, but observation has {rows}")
+        if value.shape[:1] != (rows,):
+            raise TwinaxError(f"{file}: {name} has shape {value.shape}, but observation has {rows} rows")
     if rows < 2:
         raise TwinaxError(f"{file}: the trajectory is empty")
     if int(named[2]) != rows - 1:
         raise TwinaxError(f"{file}: the name says {int(named[2])} steps, but there are {rows - 1}")
-    discount = fields["discount"].reshape(rows)[1:].astype(np.float32)
+    discount = _column(fields, "discount", file)[1:].astype(np.float32)
     last = np.arange(rows - 1) == rows - 2
     return {
         "observations": fields["observation"][:-1],
         "next_observations": fields["observation"][1:],
         "actions": fields["action"][1:],
-        "rewards": fields["reward"].reshape(rows)[1:],
+        "rewards": _column(fields, "reward", file)[1:],
         "masks": discount,
         "terminals": (discount == 0) | last,
         "truncations": last & (discount != 0),
@@ -316,16 +337,12 @@ def _exorl_episode(file: Path) -> dict[str, np.ndarray]:
 # Any of them
 
 
-def _only_path(read: Callable[..., Dataset]) -> Callable[..., Dataset]:
-    return lambda path, mapped: read(path)
-
-
 _READERS: dict[str, Callable[..., Dataset]] = {
-    "ogbench": lambda path, mapped: read_ogbench(path, mapped=mapped),
-    "arrays": lambda path, mapped: read_arrays(path, mapped=mapped),
-    "d4rl": _only_path(read_d4rl),
-    "minari": _only_path(read_minari),
-    "exorl": _only_path(read_exorl),
+    "ogbench": read_ogbench,
+    "arrays": read_arrays,
+    "d4rl": read_d4rl,
+    "minari": read_minari,
+    "exorl": read_exorl,
 }
 FORMATS = tuple(_READERS)
 """The formats that `read_dataset` knows."""
@@ -351,8 +368,10 @@ def find_format(path: str | Path) -> str:
     return "arrays" if {"next_observations", "valids"} & set(names) else "ogbench"
 
 
-def read_dataset(path: str | Path, format: str | None = None, mapped: bool | None = False) -> Dataset:
+def read_dataset(path: str | Path, format: str | None = None, mapped: bool | None = False, **options: Any) -> Dataset:
     """The dataset in a file or directory. `mapped` leaves observations on the disk; None does so where it can be done.
+
+    Options are those of the format's reader.
 
     >>> read_dataset("cube-single-play-v0.npz").size       # doctest: +SKIP
     1000000
@@ -368,7 +387,12 @@ def read_dataset(path: str | Path, format: str | None = None, mapped: bool | Non
         raise TwinaxError(
             f"{path}: only npz files and directories of npy files can be mapped, not the format '{format}'"
         )
-    return _READERS[format](path, mapped)
+    read = _READERS[format]
+    known = inspect.signature(read).parameters
+    for name in options:
+        if name not in known:
+            raise UnknownName(f"option of the format '{format}'", name, [one for one in known if one != "path"])
+    return read(path, **options, **({"mapped": mapped} if by_array else {}))
 
 
 def _there(path: str | Path) -> Path:
@@ -378,26 +402,49 @@ def _there(path: str | Path) -> Path:
     return path
 
 
-def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def _rows(array: np.ndarray) -> int:
+    return len(array) if array.ndim else 0
+
+
+def _column(fields: dict[str, np.ndarray], name: str, path: Path) -> np.ndarray:
+    found = fields[name]
+    if found.shape not in ((len(found),), (len(found), 1)) or found.dtype.kind not in "fiub":
+        raise TwinaxError(
+            f"{path}: {name} has shape {found.shape} of {found.dtype}; it must be one number for each row"
+        )
+    return found.reshape(-1)
+
+
+def _joined(parts: list[dict[str, np.ndarray]], source: str) -> dict[str, np.ndarray]:
+    for number, part in enumerate(parts):
+        for name, value in part.items():
+            if value.shape[1:] != parts[0][name].shape[1:]:
+                raise TwinaxError(
+                    f"{source}: {name} has rows of shape {value.shape[1:]} in trajectory {number}, "
+                    f"but of {parts[0][name].shape[1:]} in trajectory 0"
+                )
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _hdf5(path: Path) -> Any:
+@contextmanager
+def _hdf5(path: Path) -> Iterator[Any]:
     require("h5py", "offline", "reading HDF5 files")
     import h5py  # pyright: ignore[reportMissingImports]
 
     try:
-        return h5py.File(path, "r")
+        file = h5py.File(path, "r")
     except OSError as error:
         reason = "it is truncated" if "truncated" in str(error) else "it is not an HDF5 file"
         raise TwinaxError(f"{path}: this file cannot be opened as HDF5: {reason}") from None
+    try:
+        with file:
+            yield file
+    except (OSError, KeyError, RuntimeError, ValueError) as error:
+        raise TwinaxError(f"{path}: this file is damaged ({' '.join(str(error).split())})") from None
 
 
 def _hdf5_array(group: Any, name: str, path: Path) -> np.ndarray:
     found = group[name]
     if hasattr(found, "keys"):
         raise TwinaxError(f"{path}: '{name}' is a group of arrays, where an array was expected")
-    try:
-        return found[()]
-    except OSError as error:
-        raise TwinaxError(f"{path}: the array '{name}' cannot be read ({' '.join(str(error).split())})") from None
+    return np.asarray(found[()])
