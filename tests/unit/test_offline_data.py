@@ -186,6 +186,7 @@ def test_normal_observations_have_mean_0_and_variance_1():
     found = varied().normalised("normal").observations.astype(np.float64)
     np.testing.assert_allclose(found.mean(0), 0, atol=1e-5)
     np.testing.assert_allclose(found.std(0), [1, 0.995, 1, 0], atol=5e-3)  # 1e-8 is felt next to a variance of 1e-6
+    assert not found[:, 3].any()  # it never changes
 
 
 def test_statistics_are_shared_and_saved():
@@ -264,6 +265,7 @@ WRONG = {
     "observations has shape (14,); it must be (rows, width)": put("observations", np.zeros(14)),
     "observations is nan at row 6; it must be finite": at("observations", (6, 1), np.nan),
     "observations is -inf at row 2; it must be finite": at("observations", (2, 0), -np.inf),
+    "observations is inf at row 8; it must be finite": at("observations", (8, 0), 1e200),
     "next_observations is inf at row 13": at("next_observations", (13, 2), np.inf),
     "next_observations has shape (14, 2), but observations has (14, 3)": put("next_observations", np.zeros((14, 2))),
     "observations has dtype <U1; it must hold numbers": put("observations", np.full((14, 3), "x")),

@@ -264,7 +264,7 @@ class Dataset:
         if found.ndim < 2:
             raise self.error(f"{name} has shape {found.shape}; it must be (rows, width) or (rows, height, ...)")
         if found.dtype not in (np.uint8, np.float32):
-            found = found.astype(np.float32)
+            found = _narrow(found)
         if found.dtype == np.float32:
             for begin in range(0, len(found), CHUNK):
                 part = found[begin : begin + CHUNK]
@@ -285,7 +285,7 @@ class Dataset:
             return found.astype(np.int32)
         if found.ndim != 2:
             raise self.error(f"actions has shape {found.shape}; it must be (rows, width), or (rows,) of integers")
-        found = found.astype(np.float32)
+        found = _narrow(found)
         inside = (np.abs(found) <= 1 + OUTSIDE).all(1)  # nan is not
         if not inside.all():
             row = int(np.flatnonzero(~inside)[0])
@@ -302,7 +302,7 @@ class Dataset:
         return found
 
     def _numbers(self, name: str, value: Any, rows: int) -> np.ndarray:
-        found = self._column(name, value, rows).astype(np.float32)
+        found = _narrow(self._column(name, value, rows))
         if len(wrong := np.flatnonzero(~np.isfinite(found))):
             raise self.error(f"{name} is {found[wrong[0]]} at row {wrong[0]}; it must be finite")
         return found
@@ -370,6 +370,11 @@ def scaled_actions(actions: np.ndarray, low: Any, high: Any, source: str = "") -
         value = np.asarray(actions[row]).reshape(-1)[outside[row]][0]
         raise TwinaxError(f"{begin}actions is {value:g} at row {row}; it must lie in the box from {low} to {high}")
     return np.clip(2 * (actions - low) / (high - low) - 1, -1, 1)
+
+
+def _narrow(x: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):  # what is too large becomes inf, and is named
+        return x.astype(np.float32)
 
 
 def _kept(x: np.ndarray) -> np.ndarray:

@@ -439,7 +439,7 @@ def _hdf5(path: Path) -> Iterator[Any]:
     try:
         with file:
             yield file
-    except (OSError, KeyError, RuntimeError, ValueError) as error:
+    except (OSError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise TwinaxError(f"{path}: this file is damaged ({' '.join(str(error).split())})") from None
 
 
