@@ -12,14 +12,13 @@ from twinax.offline._goals import (
     goal_rows,
     sample_goal_batch,
 )
+from twinax.offline._hdf5 import read_d4rl, read_minari
 from twinax.offline._normaliser import Normaliser
 from twinax.offline._readers import (
     find_format,
     read_arrays,
-    read_d4rl,
     read_dataset,
     read_exorl,
-    read_minari,
     read_ogbench,
     save_ogbench,
 )

@@ -1,4 +1,4 @@
-"""Readers of offline data: OGBench, D4RL, Minari, ExORL and plain arrays, each into a `Dataset`; a writer for OGBench.
+"""Readers of plain arrays, OGBench and ExORL, a writer for OGBench, and the choice of a reader.
 
 `read_dataset(path)` finds out which of them a path is for.
 """
@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from twinax.errors import TwinaxError, UnknownName, require
+from twinax.errors import TwinaxError, UnknownName
+from twinax.offline._columns import column, existing, joined, row_count
 from twinax.offline._dataset import CHUNK, Dataset, from_arrays
+from twinax.offline._hdf5 import opened_hdf5, read_d4rl, read_minari
 from twinax.offline._npz import can_be_mapped, npz_names, read_npy_directory, read_npz, write_npz
 
 FIELDS = (
@@ -33,7 +33,7 @@ def read_arrays(path: str | Path, mapped: bool = False, low: Any = -1.0, high: A
 
     With `mapped` the observations stay on the disk until they are drawn, so they may be larger than the memory.
     """
-    path = _there(path)
+    path = existing(path)
     read = read_npy_directory if path.is_dir() else read_npz
     return from_arrays(read(path, FIELDS, mapped), low, high, source=str(path))
 
@@ -48,7 +48,7 @@ def read_ogbench(path: str | Path, compact: bool | None = None, mapped: bool = F
     are. Mapped files are compact, because shifting copies; otherwise the default is regular. Rewards and masks are
     read if they are there, one for each row.
     """
-    path = _there(path)
+    path = existing(path)
     fields = read_npz(path, FIELDS, mapped)
     return _ogbench(fields, mapped if compact is None else compact, str(path))
 
@@ -137,150 +137,6 @@ def _check_chain(dataset: Dataset) -> None:
             )
 
 
-# D4RL
-
-
-def read_d4rl(path: str | Path, terminate_on_end: bool = False, low: Any = -1.0, high: Any = 1.0) -> Dataset:
-    """An HDF5 file of D4RL, as its q-learning view: `masks` is 0 at terminals, and timeouts are truncations.
-
-    Next observations are those of the next row, unless the file has its own. So the last row of the file is left out,
-    and so is the last step of each timeout, whose next row begins another trajectory. With `terminate_on_end` these
-    steps are kept and masked. A masked step without a next observation repeats its own.
-    """
-    path = _there(path)
-    names = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
-    with _hdf5(path) as file:
-        fields = {name: _hdf5_array(file, name, path) for name in names if name in file}
-    for name in ("observations", "actions", "rewards", "terminals"):
-        if name not in fields:
-            raise TwinaxError(f"{path}: {name} is missing; there are {', '.join(sorted(fields)) or 'no known arrays'}")
-    rows = _rows(fields["observations"])
-    for name, value in fields.items():
-        if value.shape[:1] != (rows,):
-            raise TwinaxError(f"{path}: {name} has shape {value.shape}, but observations has {rows} rows")
-    if rows < 2:
-        raise TwinaxError(f"{path}: observations has {rows} rows; at least 2 are needed to have a next one")
-    over = _column(fields, "terminals", path).astype(bool)
-    timeouts = _column(fields, "timeouts", path).astype(bool) if "timeouts" in fields else np.zeros(rows, bool)
-    kept = np.arange(rows) < rows - 1
-    if not terminate_on_end:
-        kept &= ~timeouts
-    kept = np.flatnonzero(kept)
-    if len(kept) == 0:
-        raise TwinaxError(f"{path}: every row is the last step of a timeout, so nothing is left")
-    masked = over | timeouts if terminate_on_end else over
-    if "next_observations" in fields:
-        following = fields["next_observations"][kept]
-    else:
-        following = fields["observations"][np.where(masked[kept], kept, kept + 1)]
-    # A trajectory ends where it says so, and before a step that was left out.
-    ends = (over | timeouts)[kept] | timeouts[kept + 1] & (not terminate_on_end)
-    ends[-1] = True
-    cut = (timeouts[kept] | timeouts[kept + 1] & (not terminate_on_end)) & ~over[kept]
-    return from_arrays(
-        {
-            "observations": fields["observations"][kept],
-            "next_observations": following,
-            "actions": fields["actions"][kept],
-            "rewards": _column(fields, "rewards", path)[kept],
-            "masks": ~masked[kept],
-            "terminals": ends,
-            "truncations": cut,
-        },
-        low,
-        high,
-        source=str(path),
-    )
-
-
-# Minari
-
-
-def read_minari(
-    path: str | Path, keys: Sequence[str] = (), low: Any = None, high: Any = None, max_rows: int | None = None
-) -> Dataset:
-    """A dataset of Minari: its directory, or the HDF5 file in it, with a group for each episode.
-
-    Observations with parts are joined from the parts named by `keys`, such as observation and desired_goal. The box of
-    the actions is the one the dataset names, unless it is given.
-    """
-    path = _there(path)
-    if path.is_dir():
-        inside = path / "data" / "main_data.hdf5"
-        if not inside.exists():
-            raise TwinaxError(f"{path}: there is no data/main_data.hdf5 in it; only Minari's HDF5 format is read")
-        path = inside
-    parts: list[dict[str, np.ndarray]] = []
-    total = 0
-    with _hdf5(path) as file:
-        box = _minari_box(path, file)
-        names = sorted((name for name in file if re.fullmatch(r"episode_\d+", name)), key=lambda name: int(name[8:]))
-        if not names:
-            raise TwinaxError(f"{path}: there are no groups called episode_0, episode_1 and so on")
-        for name in names:
-            one = _minari_episode(file[name], keys, path)
-            parts.append(one)
-            total += len(one["actions"])
-            if max_rows is not None and total >= max_rows:
-                break
-    low, high = (box[0] if low is None else low), (box[1] if high is None else high)
-    data = from_arrays(_joined(parts, str(path)), low, high, source=str(path))
-    return data if max_rows is None or data.rows <= max_rows else data.first(max_rows)
-
-
-def _minari_box(path: Path, file: Any) -> tuple[Any, Any]:
-    # Newer versions describe the spaces in a file beside the data, older ones in it.
-    beside = path.with_name("metadata.json")
-    try:
-        text = json.loads(beside.read_text())["action_space"] if beside.exists() else file.attrs["action_space"]
-        space = json.loads(text)
-        return np.array(space["low"], np.float64), np.array(space["high"], np.float64)
-    except (KeyError, TypeError, ValueError):
-        return -1.0, 1.0
-
-
-def _minari_episode(group: Any, keys: Sequence[str], path: Path) -> dict[str, np.ndarray]:
-    where = f"{path}: {group.name.strip('/')}"
-    for name in ("observations", "actions", "rewards", "terminations", "truncations"):
-        if name not in group:
-            raise TwinaxError(f"{where}: {name} is missing")
-    states = group["observations"]
-    if hasattr(states, "keys"):
-        known = sorted(states.keys())
-        if not keys:
-            raise TwinaxError(
-                f"{where}: observations has the parts {', '.join(known)}; name those that are to be joined"
-            )
-        for key in keys:
-            if key not in states:
-                raise UnknownName("part of the observations", key, known)
-        columns = [_hdf5_array(states, key, path) for key in keys]
-        states = np.concatenate([x.reshape(len(x), -1) for x in columns], 1)
-    else:
-        states = _hdf5_array(group, "observations", path)
-        states = states.reshape(_rows(states), -1) if states.ndim < 2 else states
-    if hasattr(group["actions"], "keys"):
-        raise TwinaxError(f"{where}: actions has parts; only a single box or a single choice is read")
-    rest = {name: _hdf5_array(group, name, path) for name in ("actions", "rewards", "terminations", "truncations")}
-    steps = _rows(rest["actions"])
-    if steps == 0:
-        raise TwinaxError(f"{where}: the trajectory is empty")
-    for name, value in rest.items():
-        if value.shape[:1] != (steps,):
-            raise TwinaxError(f"{where}: {name} has shape {value.shape}, but actions has {steps} rows")
-    if len(states) != steps + 1:
-        raise TwinaxError(f"{where}: observations has {len(states)} rows, but {steps} actions need {steps + 1}")
-    return {
-        "observations": states[:-1],
-        "next_observations": states[1:],
-        "actions": rest["actions"],
-        "rewards": rest["rewards"],
-        "masks": ~rest["terminations"].astype(bool),
-        "terminals": np.arange(steps) == steps - 1,
-        "truncations": rest["truncations"].astype(bool),
-    }
-
-
 # ExORL
 
 
@@ -290,7 +146,7 @@ def read_exorl(path: str | Path, max_rows: int | None = None) -> Dataset:
     Row t of an episode holds the observation after the action of row t, so the first row has none. The reward is one of
     the next observation (`reward_on_next`). The discount becomes the mask.
     """
-    path = _there(path)
+    path = existing(path)
     files = sorted(path.glob("episode_*.npz")) if path.is_dir() else []
     if not files:
         raise TwinaxError(f"{path}: there are no files called episode_NUMBER_STEPS.npz")
@@ -301,7 +157,7 @@ def read_exorl(path: str | Path, max_rows: int | None = None) -> Dataset:
         total += len(parts[-1]["actions"])
         if max_rows is not None and total >= max_rows:
             break
-    data = from_arrays(_joined(parts, str(path)), reward_on_next=True, source=str(path))
+    data = from_arrays(joined(parts, str(path)), reward_on_next=True, source=str(path))
     return data if max_rows is None or data.rows <= max_rows else data.first(max_rows)
 
 
@@ -313,7 +169,7 @@ def _exorl_episode(file: Path) -> dict[str, np.ndarray]:
     for name in ("observation", "action", "reward", "discount"):
         if name not in fields:
             raise TwinaxError(f"{file}: {name} is missing; there are {', '.join(sorted(fields)) or 'no known arrays'}")
-    rows = _rows(fields["observation"])
+    rows = row_count(fields["observation"])
     for name, value in fields.items():
         if value.shape[:1] != (rows,):
             raise TwinaxError(f"{file}: {name} has shape {value.shape}, but observation has {rows} rows")
@@ -321,13 +177,13 @@ def _exorl_episode(file: Path) -> dict[str, np.ndarray]:
         raise TwinaxError(f"{file}: the trajectory is empty")
     if int(named[2]) != rows - 1:
         raise TwinaxError(f"{file}: the name says {int(named[2])} steps, but there are {rows - 1}")
-    discount = _column(fields, "discount", file)[1:].astype(np.float32)
+    discount = column(fields, "discount", file)[1:].astype(np.float32)
     last = np.arange(rows - 1) == rows - 2
     return {
         "observations": fields["observation"][:-1],
         "next_observations": fields["observation"][1:],
         "actions": fields["action"][1:],
-        "rewards": _column(fields, "reward", file)[1:],
+        "rewards": column(fields, "reward", file)[1:],
         "masks": discount,
         "terminals": (discount == 0) | last,
         "truncations": last & (discount != 0),
@@ -350,7 +206,7 @@ FORMATS = tuple(_READERS)
 
 def find_format(path: str | Path) -> str:
     """Which format a file or directory has, by its name and the names of its arrays."""
-    path = _there(path)
+    path = existing(path)
     if path.is_dir():
         if (path / "data").is_dir():
             return "minari"
@@ -360,7 +216,7 @@ def find_format(path: str | Path) -> str:
             return "arrays"
         raise TwinaxError(f"{path}: this directory holds no npy files, no episodes and no Minari dataset")
     if path.suffix in (".hdf5", ".h5"):
-        with _hdf5(path) as file:
+        with opened_hdf5(path) as file:
             return "minari" if any(name.startswith("episode_") for name in file) else "d4rl"
     if path.suffix != ".npz":
         raise TwinaxError(f"{path}: data is read from .npz, .hdf5 and .h5 files and from directories")
@@ -376,7 +232,7 @@ def read_dataset(path: str | Path, format: str | None = None, mapped: bool | Non
     >>> read_dataset("cube-single-play-v0.npz").size       # doctest: +SKIP
     1000000
     """
-    path = _there(path)
+    path = existing(path)
     format = find_format(path) if format is None else format
     if format not in _READERS:
         raise UnknownName("format", format, FORMATS)
@@ -393,58 +249,3 @@ def read_dataset(path: str | Path, format: str | None = None, mapped: bool | Non
         if name not in known:
             raise UnknownName(f"option of the format '{format}'", name, [one for one in known if one != "path"])
     return read(path, **options, **({"mapped": mapped} if by_array else {}))
-
-
-def _there(path: str | Path) -> Path:
-    path = Path(path)
-    if not path.exists():
-        raise TwinaxError(f"there is no file or directory '{path}'")
-    return path
-
-
-def _rows(array: np.ndarray) -> int:
-    return len(array) if array.ndim else 0
-
-
-def _column(fields: dict[str, np.ndarray], name: str, path: Path) -> np.ndarray:
-    found = fields[name]
-    if found.shape not in ((len(found),), (len(found), 1)) or found.dtype.kind not in "fiub":
-        raise TwinaxError(
-            f"{path}: {name} has shape {found.shape} of {found.dtype}; it must be one number for each row"
-        )
-    return found.reshape(-1)
-
-
-def _joined(parts: list[dict[str, np.ndarray]], source: str) -> dict[str, np.ndarray]:
-    for number, part in enumerate(parts):
-        for name, value in part.items():
-            if value.shape[1:] != parts[0][name].shape[1:]:
-                raise TwinaxError(
-                    f"{source}: {name} has rows of shape {value.shape[1:]} in trajectory {number}, "
-                    f"but of {parts[0][name].shape[1:]} in trajectory 0"
-                )
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-@contextmanager
-def _hdf5(path: Path) -> Iterator[Any]:
-    require("h5py", "offline", "reading HDF5 files")
-    import h5py  # pyright: ignore[reportMissingImports]
-
-    try:
-        file = h5py.File(path, "r")
-    except OSError as error:
-        reason = "it is truncated" if "truncated" in str(error) else "it is not an HDF5 file"
-        raise TwinaxError(f"{path}: this file cannot be opened as HDF5: {reason}") from None
-    try:
-        with file:
-            yield file
-    except (OSError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        raise TwinaxError(f"{path}: this file is damaged ({' '.join(str(error).split())})") from None
-
-
-def _hdf5_array(group: Any, name: str, path: Path) -> np.ndarray:
-    found = group[name]
-    if hasattr(found, "keys"):
-        raise TwinaxError(f"{path}: '{name}' is a group of arrays, where an array was expected")
-    return np.asarray(found[()])
