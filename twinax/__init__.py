@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from twinax import bridge, engines, envs, errors, gflownet, iqn, networks, noise, ops, parity, runs
+    from twinax import bridge, engines, envs, errors, gflownet, iqn, networks, noise, offline, ops, parity, runs
     from twinax.networks import as_torch_module, ema, frozen
     from twinax.optimizer import Optimizer
     from twinax.problem import Problem, State
@@ -38,6 +38,7 @@ __all__ = [
     "iqn",
     "networks",
     "noise",
+    "offline",
     "ops",
     "parity",
     "resume",
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 _MODULES = frozenset(
-    {"bridge", "engines", "envs", "errors", "gflownet", "iqn", "networks", "noise", "ops", "parity", "runs"}
+    {"bridge", "engines", "envs", "errors", "gflownet", "iqn", "networks", "noise", "offline", "ops", "parity", "runs"}
 )
 _HOMES = {
     "Optimizer": "twinax.optimizer",

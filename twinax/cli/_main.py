@@ -16,6 +16,7 @@ from twinax import __version__
 from twinax.cli import (
     _cache,
     _compare,
+    _data,
     _demo,
     _doctor,
     _eval,
@@ -38,6 +39,7 @@ COMMANDS: dict[str, ModuleType] = {
     "parity": _parity,
     "compare": _compare,
     "report": _report,
+    "data": _data,
     "list": _list,
     "doctor": _doctor,
     "demo": _demo,

@@ -6,10 +6,12 @@ from twinax.envs._enumeration import Enumeration, enumerate_states
 from twinax.envs._environment import Environment
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
 from twinax.envs._hypergrid import GridState, Hypergrid
+from twinax.envs._maze import MAZES, MazeState, PointMaze
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs._world import World
 
 __all__ = [
+    "MAZES",
     "Cleanup",
     "Corners",
     "Enumeration",
@@ -18,6 +20,8 @@ __all__ = [
     "GridReward",
     "GridState",
     "Hypergrid",
+    "MazeState",
+    "PointMaze",
     "TreasureHunt",
     "Uniform",
     "World",

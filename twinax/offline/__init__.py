@@ -1,1 +1,55 @@
-"""Offline agents: learning from data alone."""
+"""Offline data: datasets, their readers, and samplers of batches and goals."""
+
+from twinax.offline._collect import collect_gymnasium, collect_maze, label_maze
+from twinax.offline._dataset import Dataset, from_arrays
+from twinax.offline._goals import (
+    GOAL_PRESETS,
+    GoalMixture,
+    GoalOptions,
+    goal_batch_draws,
+    goal_draws,
+    goal_preset,
+    goal_rows,
+    sample_goal_batch,
+)
+from twinax.offline._hdf5 import read_d4rl, read_minari
+from twinax.offline._normaliser import Normaliser
+from twinax.offline._readers import (
+    find_format,
+    read_arrays,
+    read_dataset,
+    read_exorl,
+    read_ogbench,
+    save_ogbench,
+)
+from twinax.offline._sampling import BatchOptions, batch_draws, batch_of_rows, random_crop, sample_batch
+
+__all__ = [
+    "GOAL_PRESETS",
+    "BatchOptions",
+    "Dataset",
+    "GoalMixture",
+    "GoalOptions",
+    "Normaliser",
+    "batch_draws",
+    "batch_of_rows",
+    "collect_gymnasium",
+    "collect_maze",
+    "find_format",
+    "from_arrays",
+    "goal_batch_draws",
+    "goal_draws",
+    "goal_preset",
+    "goal_rows",
+    "label_maze",
+    "random_crop",
+    "read_arrays",
+    "read_d4rl",
+    "read_dataset",
+    "read_exorl",
+    "read_minari",
+    "read_ogbench",
+    "sample_batch",
+    "sample_goal_batch",
+    "save_ogbench",
+]

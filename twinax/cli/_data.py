@@ -1,0 +1,118 @@
+"""Describe a file of offline data and check every row of it.
+
+Known are OGBench (npz), D4RL and Minari (HDF5), ExORL (a directory of episodes) and plain arrays (npz, or a directory
+of npy files). Something wrong is said in one sentence that names the field and the row."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
+
+from twinax.cli import _console
+
+HELP = "describe a file of offline data and check it"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a file, or a directory of episodes or of npy files")
+    parser.add_argument("--format", metavar="NAME", help="ogbench, d4rl, minari, exorl or arrays (default: found out)")
+    parser.add_argument("--low", type=float, metavar="X", help="smallest action of the box, if it is not -1")
+    parser.add_argument("--high", type=float, metavar="X", help="largest action of the box, if it is not 1")
+    parser.add_argument(
+        "--keys", metavar="NAMES", help="parts of the observations to join, as observation,desired_goal"
+    )
+    parser.add_argument("--goals", action="store_true", help="also check that goals can be drawn from it")
+
+
+def run(found: Namespace) -> int:
+    from twinax.offline import find_format, read_dataset
+
+    path = Path(found.file)
+    format = found.format or find_format(path)
+    given = {"low": found.low, "high": found.high, "keys": found.keys.split(",") if found.keys else None}
+    data = read_dataset(path, format, mapped=None, **{name: x for name, x in given.items() if x is not None})
+    if found.goals:
+        data.require_goals()
+    _console.facts(description(data, path, format))
+    return 0
+
+
+def description(data: Any, path: Path, format: str) -> dict[str, Any]:
+    """What is in a dataset, in words."""
+    lengths = data.lengths
+    layout = "compact: the next observation is the next row" if data.compact else "regular"
+    facts = {
+        "file": path,
+        "format": format,
+        "layout": layout,
+        "size on disk": _bytes(size_on_disk(path)),
+        "rows": f"{data.rows:,}" + (f", of which {data.size:,} may be drawn" if data.size < data.rows else ""),
+        "trajectories": f"{len(lengths):,} of {_range(lengths.min(), lengths.max())} steps"
+        + (f", mean {lengths.mean():.1f}" if lengths.min() < lengths.max() else ""),
+        "observations": f"{_shape(data.observations)}, {_values(data.observation_range())}",
+        "actions": _actions(data),
+        "rewards": _rewards(data),
+        "masks": _masks(data),
+        "ends": _ends(data),
+    }
+    return {**facts, "checked": "nothing wrong was found"}
+
+
+def size_on_disk(path: Path) -> int:
+    """Bytes of a file, or of all files in a directory."""
+    files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+    return sum(one.stat().st_size for one in files)
+
+
+def _actions(data: Any) -> str:
+    steps = data.actions[data.drawable]
+    if steps.ndim == 1:
+        return f"choices from {steps.min()} to {steps.max()}"
+    return f"{_shape(data.actions)}, {_values((steps.min(0), steps.max(0)))}"
+
+
+def _rewards(data: Any) -> str:
+    if data.rewards is None:
+        return "none"
+    steps = data.rewards[data.drawable]
+    where = "the next observation" if data.reward_on_next else "the observation or the step"
+    return f"{_values((steps.min(), steps.max()))}, mean {steps.mean(dtype='float64'):.5g}, of {where}"
+
+
+def _masks(data: Any) -> str:
+    steps = data.masks[data.drawable]
+    zeros = int((steps == 0).sum())
+    return f"0 in {zeros:,} rows" if zeros else "1 everywhere: values are bootstrapped at every step"
+
+
+def _ends(data: Any) -> str:
+    import numpy as np
+
+    last = np.unique(data.ends[data.drawable])
+    over = data.masks[last] == 0
+    cut = data.truncations[last] & ~over
+    stopped = int((~over & ~cut & data.terminals[last]).sum())
+    text = f"{int(over.sum()):,} terminated, {int(cut.sum()):,} truncated, {stopped:,} where the recording stopped"
+    return text + ("; the last trajectory does not end, so no goals can be drawn" if data.open_end else "")
+
+
+def _shape(x: Any) -> str:
+    return f"{' x '.join(str(n) for n in x.shape[1:])} of {x.dtype}"
+
+
+def _values(limits: tuple[Any, Any]) -> str:
+    low, high = limits
+    return f"from {low.min():.5g} to {high.max():.5g}"
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _bytes(size: int) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size = size / 1000  # type: ignore[assignment]
+    return f"{size:.3g} GB"

@@ -1,0 +1,251 @@
+"""Readers of plain arrays, OGBench and ExORL, a writer for OGBench, and the choice of a reader.
+
+`read_dataset(path)` finds out which of them a path is for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinax.errors import TwinaxError, UnknownName
+from twinax.offline._columns import column, existing, joined, row_count
+from twinax.offline._dataset import CHUNK, Dataset, from_arrays
+from twinax.offline._hdf5 import opened_hdf5, read_d4rl, read_minari
+from twinax.offline._npz import can_be_mapped, npz_names, read_npy_directory, read_npz, write_npz
+
+FIELDS = (
+    "observations", "actions", "terminals", "next_observations", "rewards", "masks", "truncations", "valids",
+)  # fmt: skip
+_EXORL_NAME = re.compile(r"episode_(\d+)_(\d+)$")
+
+
+# Plain arrays
+
+
+def read_arrays(path: str | Path, mapped: bool = False, low: Any = -1.0, high: Any = 1.0) -> Dataset:
+    """An npz file, or a directory of npy files, with the fields of a `Dataset` by name.
+
+    With `mapped` the observations stay on the disk until they are drawn, so they may be larger than the memory.
+    """
+    path = existing(path)
+    read = read_npy_directory if path.is_dir() else read_npz
+    return from_arrays(read(path, FIELDS, mapped), low, high, source=str(path))
+
+
+# OGBench
+
+
+def read_ogbench(path: str | Path, compact: bool | None = None, mapped: bool = False) -> Dataset:
+    """An npz file of OGBench: flat trajectories, each with one more row for its final state.
+
+    Regular: next observations are made by shifting, and the final rows are left out. Compact: the rows stay as they
+    are. Mapped files are compact, because shifting copies; otherwise the default is regular. Rewards and masks are
+    read if they are there, one for each row.
+    """
+    path = existing(path)
+    fields = read_npz(path, FIELDS, mapped)
+    return _ogbench(fields, mapped if compact is None else compact, str(path))
+
+
+def _ogbench(fields: dict[str, np.ndarray], compact: bool, source: str) -> Dataset:
+    for name in ("observations", "actions", "terminals"):
+        if name not in fields:
+            raise TwinaxError(
+                f"{source}: {name} is missing; there are {', '.join(sorted(fields)) or 'no known arrays'}"
+            )
+    if fields["observations"].ndim < 2:
+        raise TwinaxError(f"{source}: observations has shape {fields['observations'].shape}; it must be (rows, width)")
+    rows = len(fields["observations"])
+    ends = np.asarray(fields["terminals"])
+    if ends.shape != (rows,):
+        raise TwinaxError(f"{source}: terminals has shape {ends.shape}, but observations has {rows} rows")
+    if len(wrong := np.flatnonzero((ends != 0) & (ends != 1))):
+        raise TwinaxError(f"{source}: terminals is {ends[wrong[0]]} at row {wrong[0]}; it must be 0 or 1")
+    ends = ends.astype(bool)
+    if rows == 0 or not ends[-1]:
+        raise TwinaxError(
+            f"{source}: terminals is 0 at row {rows - 1}, the last one; the file ends inside a trajectory"
+        )
+    if compact:
+        return from_arrays({**fields, "terminals": ends, "valids": ~ends}, source=source)
+    empty = ends & np.concatenate([[True], ends[:-1]])
+    if empty.any():
+        row = np.flatnonzero(empty)[0]
+        raise TwinaxError(f"{source}: the trajectory that ends at row {row} is empty: no step leads there")
+    steps = np.flatnonzero(~ends)
+    kept = {}
+    for name, value in fields.items():
+        if value.shape[:1] != (rows,):
+            raise TwinaxError(f"{source}: {name} has shape {value.shape}, but observations has {rows} rows")
+        kept[name] = value[steps]
+    kept["next_observations"] = fields["observations"][steps + 1]
+    kept["terminals"] = ends[steps + 1]
+    return from_arrays(kept, source=source)
+
+
+def save_ogbench(dataset: Dataset, path: str | Path, compressed: bool = False) -> Path:
+    """Write a dataset in OGBench's format; not compressed, it can be mapped.
+
+    Rewards, masks and truncations are added where there are any; OGBench's own loader leaves them alone.
+    """
+    path = Path(path)
+    if path.suffix != ".npz":
+        raise TwinaxError(f"the file is called '{path.name}'; OGBench's files end in .npz")
+    if dataset.normaliser is not None and dataset.normaliser.kind != "none":
+        raise dataset.error("the observations are normalised; save the dataset before that")
+    dataset.require_goals()
+    if dataset.compact:
+        finals = dataset.terminals & ~dataset.valids
+        source, closing = np.arange(dataset.rows), finals
+        observations = dataset.observations
+    else:
+        last = np.flatnonzero(dataset.terminals)
+        _check_chain(dataset)
+        # Each last step comes twice: as itself, and as the final state that it leads to.
+        source = np.sort(np.concatenate([np.arange(dataset.rows), last]))
+        closing = np.append(source[1:] == source[:-1], False)
+        closing = np.concatenate([[False], closing[:-1]])
+        observations = dataset.observations[source]
+        observations[closing] = dataset.next_observations[last]
+    fields = {"observations": observations, "actions": dataset.actions[source], "terminals": closing}
+    if dataset.rewards is not None:
+        fields["rewards"] = np.where(closing, np.float32(0), dataset.rewards[source])
+    if (dataset.masks != 1).any():
+        fields["masks"] = np.where(closing, np.float32(1), dataset.masks[source])
+    if dataset.truncations.any():
+        fields["truncations"] = dataset.truncations[source] & ~closing
+    write_npz(path, fields, compressed)
+    return path
+
+
+def _check_chain(dataset: Dataset) -> None:
+    for begin in range(0, dataset.rows - 1, CHUNK):
+        end = min(begin + CHUNK, dataset.rows - 1)
+        same = dataset.next_observations[begin:end] == dataset.observations[begin + 1 : end + 1]
+        same = same.reshape(end - begin, -1).all(1) | dataset.terminals[begin:end]
+        if not same.all():
+            row = begin + int(np.flatnonzero(~same)[0])
+            raise dataset.error(
+                f"next_observations of row {row} is not observations of row {row + 1}, but the trajectory goes on; "
+                "OGBench's format keeps each state once"
+            )
+
+
+# ExORL
+
+
+def read_exorl(path: str | Path, max_rows: int | None = None) -> Dataset:
+    """A directory of ExORL with an npz file for each episode; its name ends in the number of steps.
+
+    Row t of an episode holds the observation after the action of row t, so the first row has none. The reward is one of
+    the next observation (`reward_on_next`). The discount becomes the mask.
+    """
+    path = existing(path)
+    files = sorted(path.glob("episode_*.npz")) if path.is_dir() else []
+    if not files:
+        raise TwinaxError(f"{path}: there are no files called episode_NUMBER_STEPS.npz")
+    parts: list[dict[str, np.ndarray]] = []
+    total = 0
+    for file in files:
+        parts.append(_exorl_episode(file))
+        total += len(parts[-1]["actions"])
+        if max_rows is not None and total >= max_rows:
+            break
+    data = from_arrays(joined(parts, str(path)), reward_on_next=True, source=str(path))
+    return data if max_rows is None or data.rows <= max_rows else data.first(max_rows)
+
+
+def _exorl_episode(file: Path) -> dict[str, np.ndarray]:
+    named = _EXORL_NAME.match(file.stem)
+    if named is None:
+        raise TwinaxError(f"{file}: the name must be episode_NUMBER_STEPS.npz")
+    fields = read_npz(file, ("observation", "action", "reward", "discount"))
+    for name in ("observation", "action", "reward", "discount"):
+        if name not in fields:
+            raise TwinaxError(f"{file}: {name} is missing; there are {', '.join(sorted(fields)) or 'no known arrays'}")
+    rows = row_count(fields["observation"])
+    for name, value in fields.items():
+        if value.shape[:1] != (rows,):
+            raise TwinaxError(f"{file}: {name} has shape {value.shape}, but observation has {rows} rows")
+    if rows < 2:
+        raise TwinaxError(f"{file}: the trajectory is empty")
+    if int(named[2]) != rows - 1:
+        raise TwinaxError(f"{file}: the name says {int(named[2])} steps, but there are {rows - 1}")
+    discount = column(fields, "discount", file)[1:].astype(np.float32)
+    last = np.arange(rows - 1) == rows - 2
+    return {
+        "observations": fields["observation"][:-1],
+        "next_observations": fields["observation"][1:],
+        "actions": fields["action"][1:],
+        "rewards": column(fields, "reward", file)[1:],
+        "masks": discount,
+        "terminals": (discount == 0) | last,
+        "truncations": last & (discount != 0),
+    }
+
+
+# Any of them
+
+
+_READERS: dict[str, Callable[..., Dataset]] = {
+    "ogbench": read_ogbench,
+    "arrays": read_arrays,
+    "d4rl": read_d4rl,
+    "minari": read_minari,
+    "exorl": read_exorl,
+}
+FORMATS = tuple(_READERS)
+"""The formats that `read_dataset` knows."""
+
+
+def find_format(path: str | Path) -> str:
+    """Which format a file or directory has, by its name and the names of its arrays."""
+    path = existing(path)
+    if path.is_dir():
+        if (path / "data").is_dir():
+            return "minari"
+        if any(path.glob("episode_*.npz")):
+            return "exorl"
+        if any(path.glob("*.npy")):
+            return "arrays"
+        raise TwinaxError(f"{path}: this directory holds no npy files, no episodes and no Minari dataset")
+    if path.suffix in (".hdf5", ".h5"):
+        with opened_hdf5(path) as file:
+            return "minari" if any(name.startswith("episode_") for name in file) else "d4rl"
+    if path.suffix != ".npz":
+        raise TwinaxError(f"{path}: data is read from .npz, .hdf5 and .h5 files and from directories")
+    names = npz_names(path)
+    return "arrays" if {"next_observations", "valids"} & set(names) else "ogbench"
+
+
+def read_dataset(path: str | Path, format: str | None = None, mapped: bool | None = False, **options: Any) -> Dataset:
+    """The dataset in a file or directory. `mapped` leaves observations on the disk; None does so where it can be done.
+
+    Options are those of the format's reader.
+
+    >>> read_dataset("cube-single-play-v0.npz").size       # doctest: +SKIP
+    1000000
+    """
+    path = existing(path)
+    format = find_format(path) if format is None else format
+    if format not in _READERS:
+        raise UnknownName("format", format, FORMATS)
+    by_array = format in ("ogbench", "arrays")
+    if mapped is None:
+        mapped = by_array and (path.is_dir() or can_be_mapped(path))
+    if mapped and not by_array:
+        raise TwinaxError(
+            f"{path}: only npz files and directories of npy files can be mapped, not the format '{format}'"
+        )
+    read = _READERS[format]
+    known = inspect.signature(read).parameters
+    for name in options:
+        if name not in known:
+            raise UnknownName(f"option of the format '{format}'", name, [one for one in known if one != "path"])
+    return read(path, **options, **({"mapped": mapped} if by_array else {}))
