@@ -16,6 +16,8 @@ from twinax.tree import record
 Metrics = dict[str, Any]
 Loss = Callable[..., tuple[Any, Metrics]]
 Update = Callable[..., tuple["State", Metrics]]
+"""(state, loss, batch, still=()) -> (state, terms). `still` names networks at the top of the tree that the loss does
+not reach and that never had a gradient: an optimizer would leave them as they are, so they are left out of its step."""
 
 
 @record
@@ -63,6 +65,13 @@ class Problem(ABC):
 
     def settings(self) -> dict[str, np.ndarray]:
         """Numbers that may change between chunks without a new compilation (exploration, ...)."""
+        return {}
+
+    def data(self) -> dict[str, Any]:
+        """Constant NumPy arrays that steps read, such as a dataset, by names that no setting has.
+
+        `step` and `collect` find them among the settings, converted once and never compiled in.
+        """
         return {}
 
     @abstractmethod

@@ -6,120 +6,125 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
+import offline_small as few
 import pytest
 import torch
 
 from twinax import tree
-from twinax.networks import frozen
-from twinax.offline._agent import Nets, Sizes
-from twinax.offline.agents import AGENTS
-
-SIZES = Sizes(observation=3, action=2, batch=6)
-SMALL = {"hidden": (8, 7)}
-WIDTH = {"dino_rebrac": 5, "crl_infonce": 5, "td_infonce": 5, "fb_repr": 5, "hilp": 5, "infom": 5}
+from twinax.offline import AGENTS
+from twinax.offline._agent import PHASES
 
 # Which networks a loss differentiates, by agent, phase and loss.
+BC = {"bc": "actor"}
+IQL = {"value": "value", "critic": "critic", "actor": "actor"}
+REBRAC = {"critic": "critic", "actor": "actor"}
+CONTRAST = {
+    "pretrain": {"critic": "critic", **BC},
+    "finetune": {"reward": "reward", "critic": "critic", "actor": "actor"},
+}
+FLOW = {"flow_occupancy": "field intention"}
+
+
+def both(losses):
+    return {"pretrain": losses, "finetune": losses}
+
+
 TABLE = {
-    "iql": {"pretrain": {"bc": "actor"}, "finetune": {"value": "value", "critic": "critic", "actor": "actor"}},
-    "rebrac": {"pretrain": {"bc": "actor"}, "finetune": {"critic": "critic", "actor": "actor"}},
-    "dino_rebrac": {
-        "pretrain": {"repr": "encoder", "bc": "actor"},
-        "finetune": {"critic": "critic", "actor": "actor"},
+    "iql": {"pretrain": BC, "finetune": IQL},
+    "rebrac": {"pretrain": BC, "finetune": REBRAC},
+    "mbpo_rebrac": {
+        "pretrain": {"transition": "transition", **BC},
+        "finetune": {"transition": "transition", "reward": "reward", **REBRAC},
     },
-    "crl_infonce": {
-        "pretrain": {"critic": "critic", "bc": "actor"},
-        "finetune": {"reward": "reward", "critic": "critic", "actor": "actor"},
-    },
-    "td_infonce": {
-        "pretrain": {"critic": "critic", "bc": "actor"},
-        "finetune": {"reward": "reward", "critic": "critic", "actor": "actor"},
-    },
-    "fb_repr": {
-        "pretrain": {"fb_repr": "forward backward", "fb_actor": "actor"},
-        "finetune": {"value": "value", "critic": "critic", "actor": "actor"},
-    },
-    "hilp": {
-        "pretrain": {"metric": "metric", "value": "value", "critic": "critic", "actor": "actor"},
-        "finetune": {"value": "value", "critic": "critic", "actor": "actor"},
-    },
+    "dino_rebrac": {"pretrain": {"repr": "encoder", **BC}, "finetune": REBRAC},
+    "crl_infonce": CONTRAST,
+    "td_infonce": CONTRAST,
+    "fb_repr": {"pretrain": {"fb_repr": "forward backward", "fb_actor": "actor"}, "finetune": IQL},
+    "hilp": {"pretrain": {"metric": "metric", **IQL}, "finetune": IQL},
     "infom": {
-        "pretrain": {"flow_occupancy": "field intention", "bc": "actor"},
-        "finetune": {
-            "flow_occupancy": "field intention",
-            "reward": "reward",
-            "critic": "critic",
-            "actor": "actor",
-        },
+        "pretrain": {**FLOW, **BC},
+        "finetune": {**FLOW, "reward": "reward", "critic": "critic", "actor": "actor"},
+    },
+    "bc": both(BC),
+    "td3bc": {"pretrain": BC, "finetune": REBRAC},
+    "gcbc": both(BC),
+    "gcivl": both({"value": "value", "actor": "actor"}),
+    "gciql": both(IQL),
+    "hiql": both({"value": "value subgoal", "low_actor": "actor", "high_actor": "high_actor"}),
+    "qrl": both({"value": "metric multiplier", "dynamics": "dynamics", "actor": "actor"}),
+    "fql": {
+        "pretrain": {"flow": "field", "distil": "actor"},
+        "finetune": {"flow": "field", "distil": "actor", "critic": "critic", "actor": "actor"},
     },
 }
-CASES = [(name, phase) for name in TABLE for phase in ("pretrain", "finetune")]
 
 
-def made(name, **options):
-    width = {"width": WIDTH[name]} if name in WIDTH else {}
-    return AGENTS[name](**SMALL, **width, **({"goals": 3, "flow_steps": 2} if name == "infom" else {}), **options)
+def test_the_table_has_every_agent():
+    assert set(TABLE) == set(AGENTS)
 
 
-def wide(x):
-    return jtu.tree_map(lambda leaf: np.asarray(leaf, np.float64) if np.asarray(leaf).dtype.kind == "f" else leaf, x)
+def all_losses(agent, phase, networks, targets, batch, draws):
+    """Every loss of a phase and its terms, by name."""
+    nets = few.nets_of(networks, targets)
+    rows = agent.prepared(nets, batch, draws, phase)
+    return {name: loss(nets, rows, draws) for name, loss in agent.losses(phase).items()}
 
 
-def setting(agent, phase, seed=0):
-    """Networks, targets that differ from them, a batch and draws; NumPy, float64."""
-    rng = np.random.default_rng(seed)
-    networks = wide(agent.networks(rng, SIZES))
-    # Biases are zero at first, and heads nearly: away from there nothing is hidden by a zero.
-    networks = jtu.tree_map(lambda x: x + 0.3 * rng.normal(size=x.shape), networks)
-    targets = {k: jtu.tree_map(lambda x: x + 0.2 * rng.normal(size=x.shape), networks[k]) for k in agent.targets}
-    rows, d, a = SIZES.batch, SIZES.observation, SIZES.action
-    fields = ("observations", "next_observations", "value_goals", "actor_goals")
-    batch = {name: rng.normal(size=(rows, d)) for name in fields}
-    batch |= {name: rng.uniform(-0.9, 0.9, (rows, a)) for name in ("actions", "next_actions")}
-    batch |= {"rewards": rng.normal(size=rows), "masks": (rng.random(rows) < 0.8) * 1.0}
-    batch |= {"goal_rewards": -1.0 * (rng.random(rows) < 0.7), "goal_masks": (rng.random(rows) < 0.7) * 1.0}
-    batch |= {"observation_min": np.full(d, -2.0), "observation_max": np.full(d, 2.0)}
-    if phase == "finetune" and agent.name in ("hilp", "fb_repr"):
-        batch["latents"] = np.tile(rng.normal(size=agent.width), (rows, 1))
-    draws = {
-        name: rng.normal(size=draw.shape) if draw.kind == "normal" else rng.random(draw.shape)
-        for name, draw in agent.draws(phase, SIZES).items()
-    }
-    return networks, targets, batch, draws
+@pytest.mark.parametrize("name", TABLE)
+def test_losses_agree_and_reach_only_their_networks(name, double_precision):
+    agent = few.small(name)
+    for phase in PHASES:
+        if phase == "finetune" and TABLE[name]["pretrain"] == TABLE[name]["finetune"]:
+            continue
+        given = few.lesson(agent, phase)
+        want = all_losses(agent, phase, *given)
+        assert set(want) == set(TABLE[name][phase])
+        labels = list(want)
+
+        def in_jax(networks, rest, phase=phase, labels=labels):
+            """Losses, their terms, and each loss's gradient."""
+
+            def values(networks):
+                found = all_losses(agent, phase, networks, *rest)
+                return jnp.stack([found[label][0] for label in labels]), {k: v[1] for k, v in found.items()}
+
+            losses, back, terms = jax.vjp(values, networks, has_aux=True)
+            rows = [back(row)[0] for row in jnp.eye(len(labels), dtype=losses.dtype)]
+            return losses, terms, rows
+
+        losses, terms, gradients = jax.jit(in_jax)(*jtu.tree_map(jnp.asarray, (given[0], given[1:])))
+        tensors = jtu.tree_map(lambda x: torch.tensor(np.asarray(x)), given)
+        parameters, targets = jtu.tree_map(lambda x: x.requires_grad_(True), tensors[:2])
+        theirs = all_losses(agent, phase, parameters, targets, *tensors[2:])
+        named = tree.named_leaves(parameters)
+        for k, label in enumerate(labels):
+            value, parts = want[label]
+            assert np.isfinite(value)
+            np.testing.assert_allclose(losses[k], value, rtol=1e-10)
+            np.testing.assert_allclose(theirs[label][0].detach(), value, rtol=1e-10)
+            for key, part in parts.items():
+                assert np.ndim(part) == 0 and np.isfinite(part)
+                np.testing.assert_allclose(terms[label][key], part, rtol=1e-9, atol=1e-12)
+                np.testing.assert_allclose(theirs[label][1][key].detach(), part, rtol=1e-9, atol=1e-12)
+            leaves = [*named.values(), *jtu.tree_leaves(targets)]
+            grads = torch.autograd.grad(theirs[label][0], leaves, retain_graph=True, allow_unused=True)
+            assert all(grad is None for grad in grads[len(named) :]), "a target has a gradient"
+            reached = set()
+            for (leaf, expected), grad in zip(tree.named_leaves(gradients[k]).items(), grads, strict=False):
+                found = np.zeros(expected.shape) if grad is None else grad.numpy()
+                np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-11, err_msg=f"{phase} {label} {leaf}")
+                if np.abs(expected).max() > 0:
+                    reached.add(leaf.split(".")[0])
+            assert reached == set(TABLE[name][phase][label].split()), (phase, label)
 
 
-def evaluate(loss, networks, targets, batch, draws):
-    return loss(Nets(networks, frozen(networks), frozen(targets)), batch, draws)
-
-
-@pytest.mark.parametrize(("name", "phase"), CASES)
-def test_losses_agree_and_reach_only_their_networks(name, phase, double_precision):
-    agent = made(name)
-    networks, targets, batch, draws = setting(agent, phase)
-    losses = agent.losses(phase)
-    assert set(losses) == set(TABLE[name][phase])
-    for label, loss in losses.items():
-        value, terms = evaluate(loss, networks, targets, batch, draws)
-        assert np.isfinite(value) and all(np.ndim(term) == 0 and np.isfinite(term) for term in terms.values())
-        given = jtu.tree_map(jnp.asarray, (networks, targets, batch, draws))
-        (ours, ours_terms), gradient = jax.value_and_grad(
-            lambda n, *rest, loss=loss: evaluate(loss, n, *rest), has_aux=True
-        )(*given)
-        np.testing.assert_allclose(ours, value, rtol=1e-10)
-        tensors = jtu.tree_map(lambda x: torch.tensor(np.asarray(x)), (networks, targets, batch, draws))
-        leaves = jtu.tree_map(lambda x: x.requires_grad_(True), (tensors[0], tensors[1]))
-        theirs, their_terms = evaluate(loss, *leaves, *tensors[2:])
-        theirs.backward()
-        np.testing.assert_allclose(theirs.detach(), value, rtol=1e-10)
-        for key, term in terms.items():
-            np.testing.assert_allclose(ours_terms[key], term, rtol=1e-9, atol=1e-12)
-            np.testing.assert_allclose(their_terms[key].detach(), term, rtol=1e-9, atol=1e-12)
-        reached = set()
-        named = tree.named_leaves(leaves[0])
-        for leaf, expected in tree.named_leaves(gradient).items():
-            found = named[leaf].grad
-            found = np.zeros(expected.shape) if found is None else found.numpy()
-            np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-11, err_msg=f"{label} {leaf}")
-            if np.abs(expected).max() > 0:
-                reached.add(leaf.split(".")[0])
-        assert reached == set(TABLE[name][phase][label].split()), label
-        assert all(leaf.grad is None for leaf in jtu.tree_leaves(leaves[1])), "a target has a gradient"
+@pytest.mark.parametrize("name", TABLE)
+def test_the_agent_says_which_networks_a_phase_trains(name):
+    agent = few.small(name)
+    for phase in PHASES:
+        reached = set(" ".join(TABLE[name][phase].values()).split())
+        assert set(agent.trained[phase]) == reached
+    networks = agent.networks(np.random.default_rng(0), few.SIZES)
+    assert set(agent.network_names()) == set(networks)
+    assert set(agent.targets) <= set(networks)
+    assert set(agent.reset_targets()) <= set(agent.targets)

@@ -36,6 +36,7 @@ class Engine(ABC):
         self.compile_seconds = 0.0
         self.num_parameters = 0
         self._tables: dict[str, Any] | None = None
+        self._data: dict[str, Any] | None = None
 
     def start(self, seed: int) -> None:
         """Begin from a fresh state; several seeds are consecutive numbers."""
@@ -55,6 +56,12 @@ class Engine(ABC):
     def _widen(self, x: Any) -> np.ndarray:
         x = np.asarray(x)
         return x.astype(self.dtype) if x.dtype.kind == "f" else x
+
+    def _inputs(self) -> dict[str, Any]:
+        """What a step is given besides its state and draws: settings as they are now, and constant data."""
+        if self._data is None:
+            self._data = self._converted(jtu.tree_map(self._widen, self.problem.data()))
+        return {**self._converted({name: self._widen(value) for name, value in self.settings.items()}), **self._data}
 
     @abstractmethod
     def _load(self, state: State) -> None: ...
@@ -85,7 +92,7 @@ class Engine(ABC):
     def evaluate(self) -> Metrics:
         """The problem's metrics with fresh draws; per-seed arrays when there are several seeds."""
         if self._tables is None:
-            self._tables = self._prepare_tables(self.problem.tables())
+            self._tables = self._converted(self.problem.tables())
         measured = self._measure(self._tables)
         if self.seeds == 1:
             return self.problem.evaluate(measured)
@@ -93,7 +100,8 @@ class Engine(ABC):
         return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
 
     @abstractmethod
-    def _prepare_tables(self, tables: dict[str, Any]) -> dict[str, Any]: ...
+    def _converted(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """NumPy arrays in the engine's framework."""
 
     @abstractmethod
     def _measure(self, tables: dict[str, Any]) -> Mapping[str, Any]: ...

@@ -15,7 +15,7 @@ import torch
 
 from twinax.bridge import ParameterSync, to_jax
 from twinax.engines._jax import make_update, time_gradients
-from twinax.engines._torch import TorchEngine, to_tensors
+from twinax.engines._torch import TorchEngine
 from twinax.optimizer import Moments
 from twinax.problem import Loss, Metrics, Problem, State
 
@@ -51,22 +51,25 @@ class HybridEngine(TorchEngine):
         carry, targets = jtu.tree_map(lambda x: x.numpy().copy(), (s.carry, s.targets))
         return State(networks, targets, carry, moments, np.array(int(s.step), np.int32), np.array(s.seed, np.uint32))
 
-    def _program(self, loss: Loss):
-        """One compiled update per loss: `(trained, batch) -> (trained, terms)`, trained as in `_trained`."""
-        key = getattr(loss, "__func__", loss)
+    def _program(self, loss: Loss, still: tuple[str, ...] = ()):
+        """One compiled update per loss and networks left out.
+
+        `(trained, batch) -> (trained, terms)`, trained as in `_trained`.
+        """
+        key = (getattr(loss, "__func__", loss), still)
         if key not in self._programs:
             update = make_update(self.problem)
 
             def step(trained: list[Any], batch):
                 networks, moments = jtu.tree_unflatten(self._structure, trained)
-                state, terms = update(State(networks, None, None, moments, None, None), loss, batch)
+                state, terms = update(State(networks, None, None, moments, None, None), loss, batch, still)
                 return jtu.tree_leaves((state.networks, state.optimizer)), terms
 
             self._programs[key] = jax.jit(step, donate_argnums=0)
         return self._programs[key]
 
-    def _cross(self, state: State, loss: Loss, batch: Any) -> tuple[State, Metrics]:
-        batch, program = to_jax(batch, narrow="allow"), self._program(loss)
+    def _cross(self, state: State, loss: Loss, batch: Any, still: tuple[str, ...] = ()) -> tuple[State, Metrics]:
+        batch, program = to_jax(batch, narrow="allow"), self._program(loss, still)
         first = not self.compile_seconds
         begin = time.perf_counter()
         self._trained, terms = program(self._trained, batch)
@@ -87,7 +90,7 @@ class HybridEngine(TorchEngine):
             torch.set_num_threads(threads)
 
     def _run(self, steps: int) -> dict[str, np.ndarray]:
-        settings = to_tensors({k: self._widen(v) for k, v in self.settings.items()})
+        settings = self._inputs()
         logs = []
         with torch.no_grad(), self._one_thread():
             for _ in range(steps):
@@ -104,7 +107,7 @@ class HybridEngine(TorchEngine):
 
     def _profile(self, steps: int) -> dict[str, float]:
         kept = self.state()
-        settings = to_tensors({k: self._widen(v) for k, v in self.settings.items()})
+        settings = self._inputs()
         program = self._program(self.problem.loss)
         times: dict[str, list[float]] = {name: [] for name in ("sample", "convert", "step", "push")}
         for k in range(steps + 3):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -16,7 +16,8 @@ from twinax import ops
 from twinax.engines._engine import EVALUATION, Engine
 from twinax.engines._optax import apply_update
 from twinax.noise import key_draws
-from twinax.problem import Loss, Metrics, Problem, State
+from twinax.optimizer import Optimizer
+from twinax.problem import Loss, Metrics, Problem, State, Update
 
 SEEDS = "seeds"
 
@@ -44,16 +45,44 @@ def gradients(problem: Problem, loss: Loss, networks: Any, batch: Any) -> tuple[
     return ops.switch_size(problem.count(batch), problem.sizes, at_size)
 
 
-def make_update(problem: Problem):
+def make_update(problem: Problem) -> Update:
     """The update primitive: differentiate a loss and apply the problem's optimizer."""
+    return updating(problem.optimizer, lambda *given: gradients(problem, *given))
 
-    def update(state: State, loss: Loss, batch: Any) -> tuple[State, Metrics]:
-        (value, terms), grads = gradients(problem, loss, state.networks, batch)
-        networks, moments, norm = apply_update(problem.optimizer, state.networks, grads, state.optimizer)
+
+def updating(optimizer: Optimizer, differentiate: Callable[..., tuple[tuple[Any, Metrics], Any]]) -> Update:
+    """An update primitive from a way to differentiate: (loss, networks, batch) -> ((value, terms), gradients)."""
+
+    def update(state: State, loss: Loss, batch: Any, still: tuple[str, ...] = ()) -> tuple[State, Metrics]:
+        if still:
+            return partial_update(update, state, loss, batch, still)
+        (value, terms), grads = differentiate(loss, state.networks, batch)
+        networks, moments, norm = apply_update(optimizer, state.networks, grads, state.optimizer)
         state = dataclasses.replace(state, networks=networks, optimizer=moments)
         return state, {"loss": value, **terms, "grad_norm": norm}
 
     return update
+
+
+def partial_update(update: Update, state: State, loss: Loss, batch: Any, still: tuple[str, ...]):
+    """The update with some networks left as they are."""
+
+    def moving(by_name: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in by_name.items() if name not in still}
+
+    whole, moments = state.networks, state.optimizer
+    kept = {name: whole[name] for name in still}
+    part = dataclasses.replace(
+        state,
+        networks=moving(whole),
+        optimizer=dataclasses.replace(moments, first=moving(moments.first), second=moving(moments.second)),
+    )
+    part, terms = update(part, lambda networks, *rest, **kw: loss({**kept, **networks}, *rest, **kw), batch)
+    after = part.optimizer
+    merged = dataclasses.replace(
+        after, first={**moments.first, **after.first}, second={**moments.second, **after.second}
+    )
+    return dataclasses.replace(part, networks={**whole, **part.networks}, optimizer=merged), terms
 
 
 class JaxEngine(Engine):
@@ -111,7 +140,7 @@ class JaxEngine(Engine):
         return lax.fori_loop(0, steps, body, (state, blank))
 
     def _run(self, steps: int) -> dict[str, np.ndarray]:
-        settings = {k: jnp.asarray(self._widen(v)) for k, v in self.settings.items()}
+        settings = self._inputs()
         count = jnp.asarray(steps, jnp.int32)
         if self._compiled is None:
             begin = time.perf_counter()
@@ -129,14 +158,14 @@ class JaxEngine(Engine):
     def _evaluate_all(self, state: State, tables):
         return self._over_seeds(self._evaluate_one)(state, tables)
 
-    def _prepare_tables(self, tables: dict[str, Any]) -> dict[str, Any]:
-        return jax.tree.map(jnp.asarray, tables)
+    def _converted(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        return jax.tree.map(jnp.asarray, arrays)
 
     def _measure(self, tables: dict[str, Any]) -> Mapping[str, Any]:
         return jax.tree.map(np.asarray, self._evaluation(self._state, tables))
 
     def profile(self, steps: int = 20) -> dict[str, float]:
-        settings = {k: jnp.asarray(self._widen(v)) for k, v in self.settings.items()}
+        settings = self._inputs()
         problem, one = self.problem, self._state
         if self.seeds > 1:
             one = jax.tree.map(lambda x: x[0], one)

@@ -69,22 +69,25 @@ class TorchUpdate:
         )
         return Moments(count, first, second)
 
-    def differentiate(self, value: torch.Tensor) -> None:
-        """Fresh gradients of a loss; 0 for a parameter that it does not reach.
+    def differentiate(self, value: torch.Tensor, still: tuple[str, ...] = ()) -> None:
+        """Fresh gradients of a loss; 0 for a parameter that it does not reach, none for networks that are still.
 
         Without a gradient PyTorch would skip the parameter, weight decay included; JAX decays it.
         """
         self.optimizer.zero_grad(set_to_none=True)
         value.backward()
-        for parameter in self.parameters.values():
-            if parameter.grad is None:
+        for name, parameter in self.parameters.items():
+            if name.partition(".")[0] in still:
+                parameter.grad = None
+            elif parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
 
     def apply(self) -> torch.Tensor:
         """Clip, step, and give the norm of the gradients before clipping."""
-        norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters.values()])
+        moving = {name: p for name, p in self.parameters.items() if p.grad is not None}
+        norm = torch.nn.utils.get_total_norm([p.grad for p in moving.values()])
         if self.recipe.clip_norm:
-            gradients: dict[str, Any] = {name: p.grad for name, p in self.parameters.items()}
+            gradients: dict[str, Any] = {name: p.grad for name, p in moving.items()}
             for name, gradient in self.recipe.clipped(gradients, norm).items():
                 self.parameters[name].grad = gradient
         if self.recipe.decay_steps:
@@ -92,11 +95,15 @@ class TorchUpdate:
                 group["lr"] = rate * self.recipe.factor(self.count)
         self.optimizer.step()
         self.count += 1
+        if self.recipe.name != "sgd":
+            # One count for all parameters: those that stood still count the step as well.
+            for name in self.parameters.keys() - moving.keys():
+                self.optimizer.state[self.parameters[name]]["step"].fill_(self.count)
         return norm
 
-    def __call__(self, state: State, loss: Loss, batch: Any) -> tuple[State, Metrics]:
+    def __call__(self, state: State, loss: Loss, batch: Any, still: tuple[str, ...] = ()) -> tuple[State, Metrics]:
         value, terms = loss(state.networks, self.prepare(batch))
-        self.differentiate(value)
+        self.differentiate(value, still)
         norm = self.apply()
         return state, {"loss": value, **terms, "grad_norm": norm}
 
@@ -158,7 +165,7 @@ class TorchEngine(Engine):
         return {k: v.to(dtype) if v.is_floating_point() else v for k, v in draws.items()}
 
     def _run(self, steps: int) -> dict[str, np.ndarray]:
-        settings = to_tensors({k: self._widen(v) for k, v in self.settings.items()})
+        settings = self._inputs()
         logs: dict[str, list[float]] = {}
         for _ in range(steps):
             state, terms = self.problem.step(self._state, self._draws(int(self._state.step)), settings, self._update)
@@ -174,12 +181,12 @@ class TorchEngine(Engine):
         measured = self.problem.measure(self._state, self._floats(to_tensors(draws)), tables)
         return jtu.tree_map(lambda x: x.detach().numpy(), measured)
 
-    def _prepare_tables(self, tables: dict[str, Any]) -> dict[str, Any]:
-        return to_tensors(tables)
+    def _converted(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        return to_tensors(arrays)
 
     def profile(self, steps: int = 20) -> dict[str, float]:
         kept = self.state()
-        settings = to_tensors({k: self._widen(v) for k, v in self.settings.items()})
+        settings = self._inputs()
         times: dict[str, list[float]] = {name: [] for name in ("sample", "loss", "backward", "optimizer")}
         for k in range(steps + 3):
             marks = [time.perf_counter()]

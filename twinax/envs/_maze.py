@@ -222,6 +222,17 @@ class PointMaze:
         """Whether a position is at the goal."""
         return ops.sum(ops.square(position - goal), -1) <= self.radius**2
 
+    def require_free(self, place: Any) -> Float[np.ndarray, 2]:
+        """The place as an array; an error unless it is (x, y) in a free cell."""
+        found = np.asarray(place, np.float32)
+        if found.shape != (2,) or not (0 <= found[0] < self.width and 0 <= found[1] < self.height):
+            raise TwinaxError(
+                f"the goal is {found.tolist()}; it must be (x, y) inside the maze of {self.width} x {self.height}"
+            )
+        if self.solid[int(found[1]) * self.width + int(found[0])]:
+            raise TwinaxError(f"the goal is {found.tolist()}, which is in a wall of the maze")
+        return found
+
     def observe(self, state: MazeState) -> Float[Array, "worlds observation"]:
         """The position, and the velocity if there is inertia."""
         return ops.concat([state.position, state.velocity], -1) if self.inertia else state.position

@@ -1,5 +1,6 @@
 """Offline data: datasets, their readers, and samplers of batches and goals."""
 
+from twinax.offline._agent import Agent, Nets, Sizes
 from twinax.offline._collect import collect_gymnasium, collect_maze, label_maze
 from twinax.offline._dataset import Dataset, from_arrays
 from twinax.offline._goals import (
@@ -14,6 +15,9 @@ from twinax.offline._goals import (
 )
 from twinax.offline._hdf5 import read_d4rl, read_minari
 from twinax.offline._normaliser import Normaliser
+from twinax.offline._objects import TorchAgent, jax_agent
+from twinax.offline._pretrained import load_pretrained
+from twinax.offline._problem import Offline, problem
 from twinax.offline._readers import (
     find_format,
     read_arrays,
@@ -23,14 +27,26 @@ from twinax.offline._readers import (
     save_ogbench,
 )
 from twinax.offline._sampling import BatchOptions, batch_draws, batch_of_rows, random_crop, sample_batch
+from twinax.offline._tasks import GymnasiumTask, MazeTask, Task
+from twinax.offline.agents import AGENTS, agent
 
 __all__ = [
+    "AGENTS",
     "GOAL_PRESETS",
+    "Agent",
     "BatchOptions",
     "Dataset",
     "GoalMixture",
     "GoalOptions",
+    "GymnasiumTask",
+    "MazeTask",
+    "Nets",
     "Normaliser",
+    "Offline",
+    "Sizes",
+    "Task",
+    "TorchAgent",
+    "agent",
     "batch_draws",
     "batch_of_rows",
     "collect_gymnasium",
@@ -41,7 +57,10 @@ __all__ = [
     "goal_draws",
     "goal_preset",
     "goal_rows",
+    "jax_agent",
     "label_maze",
+    "load_pretrained",
+    "problem",
     "random_crop",
     "read_arrays",
     "read_d4rl",

@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from twinax import ops
-from twinax.errors import TwinaxError
+from twinax.errors import TwinaxError, UnknownName
 from twinax.noise import Draw
 
 Batch = Mapping[str, Any]
 """Rows of the data by name: observations, actions, next_observations, rewards, masks, and what `needs` adds."""
 Terms = dict[str, Any]
+PHASES = ("pretrain", "finetune")
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,10 @@ Loss = Callable[[Nets, Batch, Mapping[str, Any]], tuple[Any, Terms]]
 
 @dataclass(frozen=True, eq=False)
 class Agent(ABC):
-    """Options that all agents have; those of an agent follow. Calls give the sum of its losses.
+    """Options that all agents have; those of an agent follow.
 
-    In a step every loss of the phase is added up and differentiated once; those in `gated` only at every `actor_freq`-th
-    step of finetuning. Targets follow before the step, `rate` of the way to the networks of before it.
+    In a step the losses of the phase are added up and differentiated once; those in `gated` only at every
+    `actor_freq`-th step of finetuning. Targets then go `target_rate` of the way to the networks of before the step.
     """
 
     hidden: tuple[int, ...] = (512, 512, 512, 512)
@@ -58,7 +59,7 @@ class Agent(ABC):
     target_rate: float = 0.005
     """How far targets move in a step."""
     actor_freq: int = 4
-    """Finetuning steps between two of the gated losses."""
+    """Finetuning steps between two of the actor's."""
     actor_norm: bool = False
     """LayerNorm in the actor."""
     value_norm: bool = True
@@ -68,7 +69,9 @@ class Agent(ABC):
 
     name: ClassVar[str] = ""
     needs: ClassVar[tuple[str, ...]] = ()
-    """Fields of a batch beyond those that every batch has: next_actions, value_goals, actor_goals."""
+    """Fields of a batch beyond those that every batch has: next_actions, goals, range (of the observations)."""
+    trained: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": (), "finetune": ()}
+    """Networks that the losses of each phase reach."""
     targets: ClassVar[tuple[str, ...]] = ()
     """Networks that have a target."""
     gated: ClassVar[tuple[str, ...]] = ("actor",)
@@ -79,6 +82,8 @@ class Agent(ABC):
     """Whether targets follow in full steps of finetuning only."""
     resets: ClassVar[tuple[str, ...]] = ()
     """Targets that become copies when finetuning begins."""
+    actor_sees: ClassVar[str] = ""
+    """What the actor is given besides the state: nothing, a task's latent, or a goal."""
 
     def __post_init__(self):
         if not self.hidden or min(self.hidden) < 1:
@@ -88,6 +93,16 @@ class Agent(ABC):
                 raise TwinaxError(f"{label} is {getattr(self, label)}; it must be between 0 and 1")
         if self.actor_freq < 1:
             raise TwinaxError(f"actor_freq is {self.actor_freq}; it must be at least 1")
+
+    def known(self, label: str, values: tuple[str, ...]) -> None:
+        """Refuse a choice that is not one of these."""
+        if getattr(self, label) not in values:
+            raise UnknownName(label, getattr(self, label), values)
+
+    @classmethod
+    def network_names(cls) -> tuple[str, ...]:
+        """All networks: each is trained in one phase at least."""
+        return tuple(dict.fromkeys(name for phase in PHASES for name in cls.trained[phase]))
 
     @abstractmethod
     def networks(self, rng: np.random.Generator, sizes: Sizes) -> dict[str, Any]:
@@ -101,11 +116,43 @@ class Agent(ABC):
         """Random arrays that the losses of a phase need."""
         return {}
 
-    def act(self, networks: Mapping[str, Any], observations: Any, latent: Any, noise: Any, temperature: float) -> Any:
-        """Actions for rows of observations; temperature 0 is the mode."""
-        distribution = networks["actor"](observations, latent)
+    def prepared(self, nets: Nets, batch: Batch, draws: Mapping[str, Any], phase: str) -> Batch:
+        """A batch with what several losses of the phase need of it."""
+        return batch
+
+    def reset_targets(self) -> tuple[str, ...]:
+        """`resets`, or what is reset by these options."""
+        return self.resets
+
+    def first_targets(self, networks: dict[str, Any], rng: np.random.Generator, sizes: Sizes) -> dict[str, Any]:
+        """Targets at the start: the networks themselves."""
+        return {name: networks[name] for name in self.targets}
+
+    def act(self, networks: Mapping[str, Any], observations: Any, given: Any, noise: Any, temperature: float) -> Any:
+        """Actions for rows of observations; temperature 0 is the mode. `given` is what `actor_sees`, row by row."""
+        distribution = networks["actor"](observations, given)
         action = distribution.mode if temperature == 0 else distribution.sample(noise, temperature)
         return ops.clip(action, -1, 1)
+
+    # A latent that stands for a task
+
+    def infer(self, networks: Mapping[str, Any], batch: Batch) -> Any:
+        """The latent of the task that gave these rewards; agents without one have none."""
+        raise TwinaxError(f"{self.name} has no latent to infer")
+
+    # Imagined rows
+
+    def memory(self, sizes: Sizes) -> dict[str, np.ndarray]:
+        """Rows that the agent makes up in finetuning and keeps; none for most."""
+        return {}
+
+    def imagine(self, networks: Mapping[str, Any], memory: Any, batch: Batch, draws: Mapping[str, Any]) -> Any:
+        """The memory with new rows."""
+        return memory
+
+    def recalled(self, memory: Any, batch: Batch, draws: Mapping[str, Any]) -> Batch:
+        """A batch with rows of the memory."""
+        return batch
 
 
 def latent_of(batch: Batch) -> Any:
@@ -113,7 +160,13 @@ def latent_of(batch: Batch) -> Any:
     return batch.get("latents")
 
 
+def spread(name: str, values: Any) -> Terms:
+    """The mean, the largest and the smallest of a term's values, for the log."""
+    values = ops.stop_gradient(values)
+    return {f"{name}_mean": ops.mean(values), f"{name}_max": ops.max(values), f"{name}_min": ops.min(values)}
+
+
 def cloning_terms(distribution: Any, batch: Batch, loss: Any) -> Terms:
     """What is logged of behavioural cloning."""
-    away = distribution.mode - batch["actions"]
+    away = ops.stop_gradient(distribution.mode) - batch["actions"]
     return {"bc_loss": loss, "bc_log_prob": -loss, "mse": ops.mean(away * away)}

@@ -83,11 +83,7 @@ def label_maze(dataset: Dataset, maze: PointMaze, goal: Any) -> Dataset:
 
     Masks are 0 at the goal, which is (x, y) in cells.
     """
-    goal = np.asarray(goal, np.float32)
-    if goal.shape != (2,) or not (0 <= goal[0] < maze.width and 0 <= goal[1] < maze.height):
-        raise TwinaxError(
-            f"the goal is {goal.tolist()}; it must be (x, y) inside the maze of {maze.width} x {maze.height}"
-        )
+    goal = maze.require_free(goal)
     if dataset.normaliser is not None:
         raise dataset.error("the observations are normalised; label the dataset before that")
     reached = maze.reached(dataset.observations[:, :2], goal)
@@ -110,20 +106,14 @@ def collect_gymnasium(
     array([200, 200], dtype=int32)
     """
     require("gymnasium", "offline", "collecting data of Gymnasium environments")
-    import gymnasium  # pyright: ignore[reportMissingImports]
+    from gymnasium import spaces  # pyright: ignore[reportMissingImports]
+
+    from twinax.offline._gymnasium import make
 
     if steps < 1:
         raise TwinaxError(f"steps is {steps}; it must be at least 1")
-    try:
-        env = gymnasium.make(name, **settings)
-    except gymnasium.error.Error as error:
-        raise TwinaxError(f"Gymnasium cannot make '{name}': {' '.join(str(error).split())}") from None
-    spaces = gymnasium.spaces
-    if not isinstance(env.observation_space, spaces.Box):
-        env = gymnasium.wrappers.FlattenObservation(env)
+    env = make(name, settings)
     box = env.action_space
-    if not isinstance(box, spaces.Box | spaces.Discrete) or (isinstance(box, spaces.Box) and len(box.shape) != 1):
-        raise TwinaxError(f"'{name}' has actions of {box}; only flat boxes and single choices can be stored")
     low, high = (box.low, box.high) if isinstance(box, spaces.Box) else (-1.0, 1.0)
 
     def act(observation):

@@ -192,6 +192,10 @@ class Dataset:
         cut["terminals"][-1] = True
         return dataclasses.replace(self, **cut)
 
+    def statistics(self, kind: str) -> Normaliser:
+        """How observations like these are normalised: none, normal or bounded."""
+        return Normaliser.fit(self.chunks(), kind, self.observations)
+
     def normalised(self, normaliser: Normaliser | str) -> Dataset:
         """With normalised observations: by these statistics, or by this dataset's own if only their kind is named.
 
@@ -201,7 +205,7 @@ class Dataset:
         if self.normaliser is not None:
             raise self.error("the observations are normalised already")
         if isinstance(normaliser, str):
-            normaliser = Normaliser.fit(self.chunks(), normaliser, self.observations)
+            normaliser = self.statistics(normaliser)
         if normaliser.shift.shape not in ((), self.observations.shape[1:]):
             raise self.error(
                 f"the statistics are for observations of shape {normaliser.shift.shape}, "

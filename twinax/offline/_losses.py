@@ -1,7 +1,7 @@
 """What the offline agents' losses are made of, each once: pure functions of arrays.
 
-Ensembles stand on a leading axis, (members, rows). A value is constant where an agent passes it through a frozen network
-or `stop_gradient`; nothing here decides that.
+Ensembles stand on a leading axis, (members, rows). A value is constant where an agent passes it through a frozen
+network or `stop_gradient`; nothing here decides that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def expectile(difference: Any, k: float, sign: Any = None) -> Array:
     return ((1 - k) + (2 * k - 1) * above) * difference * difference
 
 
-def aggregate(members: Float[Array, "members *rows"], how: str) -> Array:
+def aggregate(members: Float[Array, "members ..."], how: str) -> Array:
     """An ensemble's values as one: their min or mean."""
     return ops.min(members, 0) if how == "min" else ops.mean(members, 0)
 
@@ -61,10 +61,29 @@ def td_loss(q: Float[Array, "members rows"], target: Float[Array, " rows"]) -> F
     return by_member(difference * difference)
 
 
-def advantage_weights(q: Float[Array, "members rows"], v: Float[Array, " rows"], alpha: float) -> Float[Array, " rows"]:
-    """min(exp(alpha (min Q - V)), 100), constant."""
-    weights = ops.exp(alpha * (ops.min(q, 0) - v))
+def advantage_weights(advantage: Float[Array, " rows"], alpha: float) -> Float[Array, " rows"]:
+    """min(exp(alpha advantage), 100), constant."""
+    weights = ops.exp(alpha * advantage)
     return ops.stop_gradient(ops.minimum(weights, ops.full((), 100.0, weights)))
+
+
+def goal_value_loss(
+    v: Float[Array, "members rows"],
+    now: Float[Array, "members rows"],
+    following: Float[Array, "members rows"],
+    rewards: Float[Array, " rows"],
+    masks: Float[Array, " rows"],
+    discount: float,
+    k: float,
+) -> Float[Array, ""]:
+    """V(s, g) towards an expectile of r + discount V'(s', g) without actions (HILP, GCIVL, HIQL).
+
+    `now` and `following` are the target's values at s and s'. The sign of one advantage, of the smaller next value
+    against the mean of now, decides the weight for all members.
+    """
+    advantage = rewards + discount * masks * ops.min(following, 0) - ops.mean(now, 0)
+    wanted = ops.stop_gradient(rewards + discount * masks * following)
+    return by_member(expectile(wanted - v, k, sign=advantage[None]))
 
 
 # ReBRAC

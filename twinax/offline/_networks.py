@@ -1,7 +1,7 @@
 """Networks of the offline agents: concatenate the inputs, a perceptron, a head.
 
-A perceptron is Linear, tanh-GELU, LayerNorm (after the activation), layer by layer, with Xavier-uniform weights; the last
-layer is bare. Critics are ensembles; encoders stand outside of them. `None` among the inputs of a network is left out.
+A perceptron is Linear, tanh-GELU, LayerNorm (after the activation), layer by layer, with Xavier-uniform weights; the
+last layer is bare. Critics are ensembles; encoders stand outside of them. `None` among the inputs is left out.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from twinax.types import Array, Float
 
 LOG_STD = (-5.0, 2.0)
 """Limits of an actor's learned log standard deviations."""
+STDS = ("one", "free", "state")
+"""An actor's standard deviation: 1, a learned vector, or a layer."""
 HEAD_SCALE = 0.01
 """Scale of the variance of an actor's last weights: its first actions are near zero."""
 
@@ -81,7 +83,7 @@ def joined(*parts: Any) -> Array:
 
 
 class Value(eqx.Module):
-    """A number, or a vector, for each row of its inputs; an ensemble gives one for each member: (members, rows, ...)."""
+    """A number, or a vector, for each row of its inputs; an ensemble gives one for each member: (members, rows)."""
 
     body: Any
     scalar: bool = eqx.field(static=True)
@@ -202,8 +204,11 @@ class Bilinear(eqx.Module):
         return cls(ensemble(inputs), ensemble(goals))
 
     def __call__(self, goals: Any, *parts: Any) -> Float[Array, "members rows goals"]:
-        phi, psi = self.phi(joined(*parts)), self.psi(goals)
-        return ops.einsum("eik,ejk->eij", phi, psi) / math.sqrt(phi.shape[-1])
+        return self.pairs(self.phi(joined(*parts)), goals)
+
+    def pairs(self, phi: Any, goals: Any) -> Float[Array, "members rows goals"]:
+        """The same for states and actions that were placed before."""
+        return ops.einsum("eik,ejk->eij", phi, self.psi(goals)) / math.sqrt(phi.shape[-1])
 
 
 class Metric(eqx.Module):
@@ -246,3 +251,12 @@ class Intention(eqx.Module):
     def __call__(self, *parts: Any) -> Gaussian:
         h = self.trunk(joined(*parts))
         return Gaussian(self.mean(h), self.log_std(h), False)
+
+
+class LogParameter(eqx.Module):
+    """A positive number, learned as its logarithm."""
+
+    log: Array
+
+    def __call__(self) -> Array:
+        return ops.exp(self.log)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,26 +14,19 @@ from twinax import ops, tree
 from twinax.errors import TwinaxError
 from twinax.networks import ema, frozen
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Nets, Sizes
-from twinax.optimizer import Moments, Optimizer
+from twinax.offline._agent import PHASES, Agent, Sizes
+from twinax.offline._dataset import Dataset
+from twinax.offline._goals import GoalOptions, goal_batch_draws, goal_preset, sample_goal_batch
+from twinax.offline._learning import Lesson, first_state, learned, total_loss
+from twinax.offline._normaliser import Normaliser
+from twinax.offline._pretrained import statistics_of
+from twinax.offline._sampling import BatchOptions, batch_draws, batch_of_rows, sample_batch
+from twinax.offline._tasks import Task, judged
+from twinax.optimizer import Optimizer
 from twinax.problem import Metrics, Problem, State
 
-PHASES = ("pretrain", "finetune")
-
-
-@tree.record
-class Lesson:
-    """What one update learns from."""
-
-    rows: dict[str, Any]
-    """A batch."""
-    draws: dict[str, Any]
-    """Random arrays of the losses."""
-    targets: dict[str, Any]
-    """Target networks."""
-    phase: str = tree.static()
-    full: bool = tree.static()
-    """Whether gated losses take part."""
+INFERRED_FROM = 10_000
+"""Rows of labelled data from which a task's latent is inferred."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,30 +34,393 @@ class Offline(Problem):
     """See `problem`, which fills in the defaults."""
 
     agent: Agent
-    sizes_: Sizes
+    datasets: dict[str, Dataset]
+    """By phase; without finetuning data, pretraining never ends."""
     optimizer: Optimizer
     pretrain_steps: int
+    batch: BatchOptions
+    goals: GoalOptions | None
+    task: Task | None = None
+    validation: Dataset | None = None
+    pretrained: State | None = None
+    """Where finetuning begins, in place of pretraining."""
 
-    def init(self, seed: int) -> State:
-        rng = np.random.default_rng(seed)
-        networks = self.agent.networks(rng, self.sizes_)
-        targets = {name: tree.map_leaves(np.copy, networks[name]) for name in self.agent.targets}
-        return State(
-            networks=networks,
-            targets=targets,
-            carry={"terms": {name: np.zeros((), np.float32) for name in self.term_names()}},
-            optimizer=Moments.zeros(networks),
-            step=np.zeros((), np.int32),
-            seed=np.array(seed, np.uint32),
+    def __post_init__(self):
+        if not self.datasets:
+            raise TwinaxError("there are no data; give pretraining data, finetuning data or both")
+        for phase, data in self.datasets.items():
+            if data.actions.ndim != 2:
+                raise data.error("actions are discrete; these agents act in a box of real numbers")
+            if data.observations.ndim != 2:
+                raise data.error(f"observations have shape {data.observations.shape[1:]}; they must be vectors")
+            if self.goals is not None:
+                data.require_goals()
+            if phase == "finetune":
+                data.require_rewards()
+        if self.pretrain_steps < 0:
+            raise TwinaxError(f"pretrain_steps is {self.pretrain_steps}; it must be at least 0")
+        if self.pretrain_steps and "pretrain" not in self.datasets and self.pretrained is None:
+            raise TwinaxError(f"pretrain_steps is {self.pretrain_steps}, but there are no pretraining data")
+        if not self.pretrain_steps and "finetune" not in self.datasets:
+            raise TwinaxError("pretrain_steps is 0, but there are no finetuning data")
+        widths = {(data.observations.shape[1], data.actions.shape[1]) for data in self.datasets.values()}
+        if len(widths) > 1:
+            raise TwinaxError(f"the two datasets have observations and actions of different widths: {sorted(widths)}")
+
+    # Sizes and phases
+
+    @cached_property
+    def widths(self) -> Sizes:
+        """Widths of observations and actions, and rows of a batch."""
+        data = next(iter(self.datasets.values()))
+        return Sizes(data.observations.shape[1], data.actions.shape[1], self.batch.batch_size)
+
+    @cached_property
+    def phases(self) -> tuple[str, ...]:
+        """The phases that this run has."""
+        pretrains = "pretrain" in self.datasets and (self.pretrain_steps or "finetune" not in self.datasets)
+        return tuple(
+            phase
+            for phase in PHASES
+            if (phase == "pretrain" and pretrains) or (phase == "finetune" and "finetune" in self.datasets)
         )
 
+    @property
+    def latent(self) -> bool:
+        """Whether the actor is told a task by a latent."""
+        return self.agent.actor_sees == "latent"
+
+    def still(self, phase: str) -> tuple[str, ...]:
+        """Networks without gradient and momentum in a phase."""
+        moved = set(self.agent.trained[phase])
+        if phase == "finetune" and (self.pretrain_steps or self.pretrained is not None):
+            # What was pretrained drifts on with its momentum, as it would with one optimizer for all.
+            moved |= set(self.agent.trained["pretrain"])
+        return tuple(name for name in self.agent.network_names() if name not in moved)
+
+    # State
+
+    def init(self, seed: int) -> State:
+        carry: dict[str, Any] = {
+            "terms": {name: np.zeros((), np.float32) for name in self.term_names},
+            "normaliser": statistics_of(self.normaliser, self.widths),
+        }
+        if self.latent:
+            carry["latent"] = np.zeros(getattr(self.agent, "width"), np.float32)  # noqa: B009 - of these agents only
+        if memory := self.agent.memory(self.widths):
+            carry["memory"] = memory
+        fresh = dataclasses.replace(first_state(self.agent, self.widths, seed), carry=carry)
+        if self.pretrained is None:
+            return fresh
+        kept = tree.map_leaves(np.copy, self.pretrained)
+        return dataclasses.replace(
+            fresh, networks=kept.networks, targets=kept.targets, optimizer=kept.optimizer, step=kept.step
+        )
+
+    @cached_property
+    def term_names(self) -> tuple[str, ...]:
+        """Every term that a step of any phase logs."""
+        import jax
+
+        def terms():
+            rng = np.random.default_rng(0)
+            networks = self.agent.networks(rng, self.widths)
+            targets = self.agent.first_targets(networks, rng, self.widths)
+            draws = {name: np.zeros(draw.shape, _kind(draw)) for name, draw in self.draws().items()}
+            data = self.data()
+            latent = {"latent": np.ones(getattr(self.agent, "width", 1), np.float32)}
+            given = jax.tree.map(jax.numpy.asarray, (networks, targets, draws, data, latent))
+
+            def all_of(networks, targets, draws, data, latent):
+                found = {}
+                for phase in self.phases:
+                    own = below(draws, phase)
+                    rows = self.rows(phase, data, own, latent)
+                    found |= self.loss(networks, Lesson({phase: rows}, {phase: own}, targets))[1]
+                return found
+
+            return jax.eval_shape(all_of, *given)
+
+        return tuple(terms())
+
+    # Data and draws
+
+    def data(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for phase in self.phases:
+            arrays = self._with_range(self.datasets[phase])
+            # What both phases share is held once.
+            found[phase] = {
+                name: value for name, value in arrays.items() if value is not found.get("pretrain", {}).get(name)
+            }
+        return found
+
+    def _with_range(self, dataset: Dataset) -> dict[str, np.ndarray]:
+        arrays = dict(dataset.arrays())
+        if "range" in self.agent.needs:
+            arrays["observation_min"], arrays["observation_max"] = dataset.observation_range()
+        return arrays
+
+    def _arrays(self, phase: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        shared = {} if phase == "pretrain" or "pretrain" not in settings else dict(settings["pretrain"])
+        if phase == "finetune":
+            shared.pop("drawable", None)
+        return {**shared, **settings[phase]}
+
+    def draws(self) -> Mapping[str, Draw]:
+        found = {}
+        for phase in self.phases:
+            own = self._phase_draws(phase, self.datasets[phase].size)
+            found |= {f"{phase}/{name}": draw for name, draw in own.items()}
+        return found
+
+    def _phase_draws(self, phase: str, size: int) -> dict[str, Draw]:
+        if self.goals is None:
+            rows = batch_draws(self.batch, size)
+        else:
+            rows = goal_batch_draws(self.batch, self.goals, size)
+        return {**rows, **self.agent.draws(phase, self.widths)}
+
+    def rows(self, phase: str, settings: Mapping[str, Any], draws: Mapping[str, Any], carry: Mapping[str, Any]) -> Any:
+        """A batch of a phase."""
+        return self._drawn(phase, self._arrays(phase, settings), draws, carry)
+
+    def _drawn(self, phase: str, arrays: Mapping[str, Any], draws: Mapping[str, Any], carry: Mapping[str, Any]) -> Any:
+        if self.goals is None:
+            batch = sample_batch(arrays, self.batch, draws)
+        else:
+            batch = sample_goal_batch(arrays, self.batch, self.goals, draws)
+        del batch["rows"]
+        for name in ("observation_min", "observation_max"):
+            if name in arrays:
+                batch[name] = arrays[name]
+        if phase == "finetune":
+            if self.datasets[phase].reward_on_next and not self.agent.faithful:
+                batch["reward_observations"] = batch["next_observations"]
+            if self.latent:
+                batch["latents"] = ops.broadcast(carry["latent"][None], (self.batch.batch_size, *carry["latent"].shape))
+        return batch
+
+    # Learning
+
+    def collect(self, state: State, draws, settings) -> tuple[Any, Lesson]:
+        """Batches of all phases: what a step learns from in each of them."""
+        rows, own, carry = {}, {}, dict(state.carry)
+        for phase in self.phases:
+            own[phase] = below(draws, phase)
+            batch = self.rows(phase, settings, own[phase], carry)
+            if phase == "finetune" and "memory" in carry:
+                carry["memory"] = self.agent.imagine(frozen(state.networks), carry["memory"], batch, own[phase])
+                batch = self.agent.recalled(carry["memory"], batch, own[phase])
+            rows[phase] = batch
+        return carry, Lesson(rows, own, state.targets)
+
     def loss(self, networks, batch: Lesson, size: int | None = None) -> tuple[Any, Metrics]:
-        nets = Nets(networks, frozen(networks), frozen(batch.targets))
-        total, terms = 0.0, {}
-        for name, one in self.agent.losses(batch.phase).items():
-            if batch.phase == "finetune" and not batch.full and name in self.agent.gated:
-                continue
-            value, found = one(nets, batch.rows, batch.draws)
-            total = total + value
-            terms |= {f"{name}.{key}": term for key, term in found.items()}
-        return total, terms
+        return total_loss(self.agent, networks, batch)
+
+    def step(self, state: State, draws, settings, update) -> tuple[State, Metrics]:
+        state = self._entered(state, settings)
+        done = ops.cast(state.step, "int32")
+
+        def learn(phase: str, full: bool = True):
+            return lambda: self._learned(state, draws, settings, update, phase, full)
+
+        def finetune():
+            if self.agent.actor_freq == 1 or not self.agent.gated:
+                return learn("finetune")()
+            return ops.cond((done + 1) % self.agent.actor_freq == 0, learn("finetune"), learn("finetune", False))
+
+        if self.phases == PHASES:
+            parts, terms = ops.cond(done < self.pretrain_steps, learn("pretrain"), finetune)
+        else:
+            parts, terms = finetune() if self.phases == ("finetune",) else learn("pretrain")()
+        networks, moments, targets, carry = parts
+        state = dataclasses.replace(state, networks=networks, optimizer=moments, targets=targets, carry=carry)
+        return state, {**carry["terms"], **terms}
+
+    def _learned(self, state: State, draws, settings, update, phase: str, full: bool):
+        """One update: ((networks, moments, targets, carry), terms)."""
+        own, carry = below(draws, phase), dict(state.carry)
+        rows = self.rows(phase, settings, own, carry)
+        if phase == "finetune" and "memory" in carry:
+            carry["memory"] = self.agent.imagine(frozen(state.networks), carry["memory"], rows, own)
+            rows = self.agent.recalled(carry["memory"], rows, own)
+        lesson = Lesson({phase: rows}, {phase: own}, state.targets, full)
+        state, terms = learned(state, self.agent, self.loss, lesson, phase, update, self.still(phase))
+        whole = {name: ops.stop_gradient(terms.pop(name)) for name in ("loss", "grad_norm")}
+        # A term that this phase does not have, or that was left out, is shown as it was last.
+        carry["terms"] = {**carry["terms"], **terms}
+        return (state.networks, state.optimizer, state.targets, carry), whole
+
+    def _entered(self, state: State, settings: Mapping[str, Any]) -> State:
+        """At the first step of finetuning: targets that start anew, and the task's latent."""
+        names = self.agent.reset_targets()
+        if "finetune" not in self.phases or not (names or self.latent):
+            return state
+
+        def enter():
+            networks = frozen(state.networks)
+            latent = self._inferred(networks, self._arrays("finetune", settings)) if self.latent else ()
+            return {name: ema(state.targets[name], networks[name], 1.0) for name in names}, latent
+
+        def stay():
+            return {name: state.targets[name] for name in names}, state.carry["latent"] if self.latent else ()
+
+        begins = ops.cast(state.step, "int32") == self.pretrain_steps
+        targets, latent = ops.cond(begins, enter, stay)
+        carry = {**state.carry, "latent": latent} if self.latent else state.carry
+        return dataclasses.replace(state, targets={**state.targets, **targets}, carry=carry)
+
+    def _inferred(self, networks: Any, arrays: Mapping[str, Any]) -> Any:
+        """The latent of the labelled rows: of 10,000 evenly spaced ones at most."""
+        data = self.datasets["finetune"]
+        number = min(INFERRED_FROM, data.size)
+        chosen = data.drawable[(np.arange(number) * data.size) // number]
+        options = dataclasses.replace(self.batch, batch_size=number, augment=0.0)
+        rows = ops.like(chosen, arrays["masks"])
+        batch = batch_of_rows(arrays, options, rows)
+        if data.reward_on_next and not self.agent.faithful:
+            batch["reward_observations"] = batch["next_observations"]
+        return ops.cast(self.agent.infer(networks, batch), batch["rewards"])
+
+    # Evaluation
+
+    def evaluation_draws(self) -> Mapping[str, Draw]:
+        found = {} if self.task is None else {f"task/{name}": draw for name, draw in self.task.draws().items()}
+        if self.validation is not None:
+            own = self._phase_draws(self.phases[-1], self.validation.size)
+            found |= {f"validation/{name}": draw for name, draw in own.items()}
+        return found
+
+    def tables(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self.latent and "finetune" in self.phases:
+            found["labelled"] = self.datasets["finetune"].arrays()
+        if self.validation is not None:
+            found["validation"] = self._with_range(self.validation)
+        return found
+
+    def measure(self, state: State, draws, tables) -> Metrics:
+        networks, found = frozen(state.networks), {}
+        if self.task is not None:
+            given = self._given(state, networks, tables)
+            if self.task.compiled:
+                found |= self.task.rollout(self._acting(networks, given), below(draws, "task"))
+            else:
+                found |= {"networks": networks, **({} if given is None else {"given": given})}
+        if self.validation is not None:
+            phase, own = self.phases[-1], below(draws, "validation")
+            rows = self._drawn(phase, tables["validation"], own, state.carry)
+            found["validation"] = self.loss(networks, Lesson({phase: rows}, {phase: own}, state.targets))[1]
+        return found
+
+    def _given(self, state: State, networks: Any, tables: Mapping[str, Any]) -> Any:
+        """What the actor is told: the task's latent, inferred anew while pretraining (zero-shot), or its goal."""
+        if self.agent.actor_sees == "goal":
+            goal = None if self.task is None else self.task.goal
+            if goal is None:
+                raise TwinaxError(f"{self.agent.name} goes to goals, but this task has none")
+            goal = goal if self.normaliser is None else self.normaliser(goal)
+            return ops.like(np.asarray(goal, np.float32), _leaf(networks))
+        if not self.latent or "labelled" not in tables:
+            return None
+        pretraining = ops.cast(state.step, "int32") <= self.pretrain_steps
+        return ops.cond(
+            pretraining, lambda: self._inferred(networks, tables["labelled"]), lambda: state.carry["latent"]
+        )
+
+    @property
+    def normaliser(self) -> Normaliser | None:
+        """How observations were normalised in the last phase, which evaluations follow."""
+        return self.datasets[self.phases[-1]].normaliser
+
+    def _acting(self, networks: Any, given: Any):
+        """Observations as the world gives them, to actions without noise."""
+
+        def act(observations: Any) -> Any:
+            states = observations if self.normaliser is None else self.normaliser(observations)
+            rows = states.shape[0]
+            told = None if given is None else ops.broadcast(given[None], (rows, given.shape[-1]))
+            noise = ops.zeros((rows, self.widths.action), states)
+            return self.agent.act(networks, states, told, noise, 0.0)
+
+        return act
+
+    def evaluate(self, measured: Mapping[str, Any]) -> Metrics:
+        found: Metrics = {f"validation.{name}": float(x) for name, x in measured.get("validation", {}).items()}
+        if self.task is None:
+            return found
+        if not self.task.compiled:
+            measured = self.task.play(self._acting(measured["networks"], measured.get("given")))
+        return {**judged(measured), **found}
+
+    def members(self, networks: Any) -> dict[str, Any]:
+        return dict(networks)
+
+    def describe(self) -> dict[str, Any]:
+        sizes = {f"{phase} rows": self.datasets[phase].size for phase in self.phases}
+        return {"agent": repr(self.agent), "pretrain_steps": self.pretrain_steps, **sizes, "task": repr(self.task)}
+
+
+def below(draws: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The draws whose names start with a prefix, named by what follows it."""
+    return {key.removeprefix(f"{prefix}/"): value for key, value in draws.items() if key.startswith(f"{prefix}/")}
+
+
+def _leaf(networks: Any) -> Any:
+    return next(iter(tree.named_leaves(networks).values()))
+
+
+def _kind(draw: Draw) -> str:
+    return "int32" if draw.kind == "integers" else "float32"
+
+
+def problem(
+    agent: Agent,
+    pretraining: Dataset | None = None,
+    finetuning: Dataset | None = None,
+    *,
+    pretrain_steps: int = 0,
+    batch_size: int = 256,
+    optimizer: Optimizer | None = None,
+    goals: GoalOptions | None = None,
+    frame_stack: int = 1,
+    augment: float = 0.0,
+    task: Task | None = None,
+    validation: Dataset | None = None,
+    pretrained: State | None = None,
+) -> Offline:
+    """An agent that learns from data: `pretrain_steps` updates without rewards, then updates with them.
+
+    Pretraining data lose their rewards and masks, unless the agent is `faithful`. One Adam updates all networks; it
+    counts steps once for all of them, and a network without a gradient still moves by its momentum.
+
+    >>> from twinax.envs import PointMaze
+    >>> from twinax.offline import collect_maze, label_maze
+    >>> from twinax.offline.agents import IQL
+    >>> maze = PointMaze("u")
+    >>> data = label_maze(collect_maze(maze, trajectories=4, steps=25), maze, goal=(1.5, 1.5))
+    >>> problem(IQL(hidden=(8,)), data, data, pretrain_steps=10, batch_size=4).phases
+    ('pretrain', 'finetune')
+    """
+    if pretraining is not None and not agent.faithful:
+        pretraining = pretraining.reward_free()
+    found = {"pretrain": pretraining, "finetune": finetuning}
+    needs_goals = "goals" in agent.needs
+    return Offline(
+        agent=agent,
+        datasets={phase: data for phase, data in found.items() if data is not None},
+        optimizer=optimizer or Optimizer(learning_rate=3e-4),
+        pretrain_steps=pretrain_steps,
+        batch=BatchOptions(
+            batch_size=batch_size,
+            next_actions="next_actions" in agent.needs,
+            faithful=agent.faithful,
+            frame_stack=frame_stack,
+            augment=augment,
+        ),
+        goals=(goals or goal_preset(agent.name)) if needs_goals else None,
+        task=task,
+        validation=validation,
+        pretrained=pretrained,
+    )

@@ -130,7 +130,7 @@ class _Ladder:
     def collect(self) -> Iterator[Row]:
         """Rung 2: equal draws, equal samples."""
         draws = widened(numpy_draws(self.problem.draws(), self.seed, int(self.state.step)), self.dtype)
-        settings = widened(self.problem.settings(), self.dtype)
+        settings = widened({**self.problem.settings(), **self.problem.data()}, self.dtype)
         found = {}
         for mode, side in self.sides.items():
             carry, self.batches[mode] = side.collect(self.state, draws, settings)

@@ -63,8 +63,11 @@ def save(directory: Path | str, state: Any, meta: Mapping[str, Any]) -> Path:
     return directory
 
 
-def load(directory: Path | str, like: S) -> tuple[S, dict[str, Any]]:
-    """The saved state in the shape of `like`, and meta.json; any difference is refused in one sentence."""
+def load(directory: Path | str, like: S, part: bool = False) -> tuple[S, dict[str, Any]]:
+    """The saved state in the shape of `like`, and meta.json; any difference is refused in one sentence.
+
+    With `part`, arrays of the file that `like` does not have are left where they are.
+    """
     from safetensors import SafetensorError, safe_open
 
     directory = Path(directory)
@@ -74,7 +77,7 @@ def load(directory: Path | str, like: S) -> tuple[S, dict[str, Any]]:
     try:
         with safe_open(path, framework="np") as file:
             found = set(file.keys())
-            _compare_names(path, found, wanted)
+            _compare_names(path, found & wanted.keys() if part else found, wanted)
             loaded = {name: np.asarray(file.get_tensor(name)) for name in wanted}
     except SafetensorError as error:
         raise BadCheckpoint(f"{path} cannot be read ({error}); use an earlier checkpoint") from error

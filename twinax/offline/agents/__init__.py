@@ -4,17 +4,40 @@ from __future__ import annotations
 
 from twinax.errors import UnknownName
 from twinax.offline._agent import Agent
+from twinax.offline.agents.goal import GCBC, GCIQL, GCIVL, HIQL, QRL
 from twinax.offline.agents.infom import InFOM
 from twinax.offline.agents.infonce import CRL, TDInfoNCE
 from twinax.offline.agents.iql import IQL
 from twinax.offline.agents.latent import HILP, ForwardBackward
+from twinax.offline.agents.mbpo import MBPOReBRAC
+from twinax.offline.agents.plain import BC, FQL, TD3BC
 from twinax.offline.agents.rebrac import DinoReBRAC, ReBRAC
 
-AGENTS: dict[str, type[Agent]] = {
-    agent.name: agent for agent in (IQL, ReBRAC, DinoReBRAC, CRL, TDInfoNCE, ForwardBackward, HILP, InFOM)
-}
+NINE = (IQL, ReBRAC, MBPOReBRAC, DinoReBRAC, CRL, TDInfoNCE, ForwardBackward, HILP, InFOM)
+OTHERS = (BC, TD3BC, GCBC, GCIVL, GCIQL, HIQL, QRL, FQL)
+AGENTS: dict[str, type[Agent]] = {agent.name: agent for agent in (*NINE, *OTHERS)}
 
-__all__ = ["AGENTS", "CRL", "HILP", "IQL", "DinoReBRAC", "ForwardBackward", "InFOM", "ReBRAC", "TDInfoNCE", "agent"]
+__all__ = [
+    "AGENTS",
+    "BC",
+    "CRL",
+    "FQL",
+    "GCBC",
+    "GCIQL",
+    "GCIVL",
+    "HILP",
+    "HIQL",
+    "IQL",
+    "QRL",
+    "TD3BC",
+    "DinoReBRAC",
+    "ForwardBackward",
+    "InFOM",
+    "MBPOReBRAC",
+    "ReBRAC",
+    "TDInfoNCE",
+    "agent",
+]
 
 
 def agent(name: str) -> type[Agent]:

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 from twinax import ops
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms
-from twinax.offline._losses import aggregate, euler, expectile, regression, scaled, standard_normal_kl
+from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, spread
+from twinax.offline._losses import aggregate, euler, expectile, scaled, standard_normal_kl
 from twinax.offline._networks import Actor, Intention, Value
 from twinax.offline.agents.iql import cloning
+from twinax.offline.agents.reward import reward
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +42,19 @@ class InFOM(Agent):
     """Of a critic's target: prior, or encoding (of the next state and action)."""
 
     name: ClassVar[str] = "infom"
-    needs: ClassVar[tuple[str, ...]] = ("next_actions",)
+    needs: ClassVar[tuple[str, ...]] = ("next_actions", "range")
     targets: ClassVar[tuple[str, ...]] = ("field",)
     followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("field",), "finetune": ("field",)}
     resets: ClassVar[tuple[str, ...]] = ("field",)
+    trained: ClassVar[dict[str, tuple[str, ...]]] = {
+        "pretrain": ("field", "intention", "actor"),
+        "finetune": ("field", "intention", "reward", "critic", "actor"),
+    }
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.known("aggregation", ("min", "mean"))
+        self.known("latents", ("prior", "encoding"))
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
@@ -59,7 +69,7 @@ class InFOM(Agent):
     def losses(self, phase: str) -> dict[str, Loss]:
         if phase == "pretrain":
             return {"flow_occupancy": self.occupancy, "bc": cloning}
-        return {"flow_occupancy": self.occupancy, "reward": self.reward, "critic": self.critic, "actor": self.actor}
+        return {"flow_occupancy": self.occupancy, "reward": reward, "critic": self.critic, "actor": self.actor}
 
     def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
         rows, d = sizes.batch, sizes.observation
@@ -81,7 +91,9 @@ class InFOM(Agent):
         def velocity(x, t):
             return field(x, ops.full((*x.shape[:-1], 1), t, x), *given)
 
-        low, high = (batch["observation_min"] + 1e-5, batch["observation_max"] - 1e-5) if self.clip_goals else (None, None)
+        low, high = (
+            (batch["observation_min"] + 1e-5, batch["observation_max"] - 1e-5) if self.clip_goals else (None, None)
+        )
         return ops.stop_gradient(euler(velocity, noise, self.flow_steps, low, high))
 
     def occupancy(self, nets: Nets, batch, draws):
@@ -105,10 +117,6 @@ class InFOM(Agent):
         terms |= {"current_flow_matching_loss": ops.mean(current), "future_flow_matching_loss": ops.mean(future)}
         return loss, {**terms, "flow_future_obs_max": ops.max(later), "flow_future_obs_min": ops.min(later)}
 
-    def reward(self, nets: Nets, batch, draws):
-        loss = regression(nets.online["reward"](batch["observations"]), batch["rewards"])
-        return loss, {"reward_loss": loss}
-
     def critic(self, nets: Nets, batch, draws):
         s, a = batch["observations"], batch["actions"]
         z = draws["prior"]
@@ -119,7 +127,7 @@ class InFOM(Agent):
         q = nets.online["critic"](s, a)
         loss = ops.mean(expectile(y[None] - q, self.expectile))
         value = aggregate(q, self.aggregation)
-        return loss, {"critic_loss": loss, "q_mean": ops.mean(value), "q_max": ops.max(value), "q_min": ops.min(value)}
+        return loss, {"critic_loss": loss, **spread("q", value)}
 
     def actor(self, nets: Nets, batch, draws):
         s = batch["observations"]

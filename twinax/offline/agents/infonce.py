@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 from twinax import ops
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms
-from twinax.offline._losses import aggregate, density_ratio, info_nce, off_diagonal, regression, row_entropy, scaled
-from twinax.offline._networks import Actor, Bilinear, Value
+from twinax.offline._losses import aggregate, density_ratio, info_nce, off_diagonal, row_entropy, scaled
+from twinax.offline._networks import Actor, Bilinear, Value, joined
 from twinax.offline.agents.iql import cloning
+from twinax.offline.agents.reward import reward
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +27,11 @@ class Contrastive(Agent):
     normalise: bool = True
     """Whether the actor's objective is divided by its mean size."""
 
-    needs: ClassVar[tuple[str, ...]] = ("value_goals", "actor_goals")
+    needs: ClassVar[tuple[str, ...]] = ("goals",)
+    trained: ClassVar[dict[str, tuple[str, ...]]] = {
+        "pretrain": ("critic", "actor"),
+        "finetune": ("critic", "reward", "actor"),
+    }
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
@@ -35,10 +40,6 @@ class Contrastive(Agent):
             "reward": Value.init(rng, d, self.hidden),
             "actor": Actor.init(rng, d, self.hidden, a, norm=self.actor_norm),
         }
-
-    def reward(self, nets: Nets, batch, draws):
-        loss = regression(nets.online["reward"](batch["observations"]), batch["rewards"])
-        return loss, {"reward_loss": loss}
 
     def member_logits(self, logits: Any) -> Any:
         """One matrix of an ensemble's logits, for the actor."""
@@ -69,7 +70,7 @@ class CRL(Contrastive):
     def losses(self, phase: str) -> dict[str, Loss]:
         if phase == "pretrain":
             return {"critic": self.contrast, "bc": cloning}
-        return {"reward": self.reward, "critic": self.contrast, "actor": self.actor}
+        return {"reward": reward, "critic": self.contrast, "actor": self.actor}
 
     def contrast(self, nets: Nets, batch, draws):
         logits = nets.online["critic"](batch["value_goals"], batch["observations"], batch["actions"])
@@ -90,7 +91,7 @@ class TDInfoNCE(Contrastive):
     """Of the members' logits: mean or min."""
 
     name: ClassVar[str] = "td_infonce"
-    needs: ClassVar[tuple[str, ...]] = ("next_actions", "value_goals", "actor_goals")
+    needs: ClassVar[tuple[str, ...]] = ("next_actions", "goals")
     targets: ClassVar[tuple[str, ...]] = ("critic",)
     followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("critic",), "finetune": ("critic",)}
     resets: ClassVar[tuple[str, ...]] = ("critic",)
@@ -98,7 +99,7 @@ class TDInfoNCE(Contrastive):
     def losses(self, phase: str) -> dict[str, Loss]:
         if phase == "pretrain":
             return {"critic": self.contrast_of_data, "bc": cloning}
-        return {"reward": self.reward, "critic": self.contrast_of_actor, "actor": self.actor}
+        return {"reward": reward, "critic": self.contrast_of_actor, "actor": self.actor}
 
     def contrast_of_data(self, nets: Nets, batch, draws):
         return self.contrast(nets, batch, batch["next_actions"])
@@ -108,10 +109,12 @@ class TDInfoNCE(Contrastive):
 
     def contrast(self, nets: Nets, batch, next_actions):
         s, a, then, goals = (batch[k] for k in ("observations", "actions", "next_observations", "value_goals"))
-        soon, later = nets.online["critic"](then, s, a), nets.online["critic"](goals, s, a)
+        critic = nets.online["critic"]
+        phi = critic.phi(joined(s, a))
+        soon, later = critic.pairs(phi, then), critic.pairs(phi, goals)
         mixed = soon - off_diagonal(soon) + off_diagonal(later)
-        weights = ops.softmax(aggregate(nets.target["critic"](goals, then, ops.stop_gradient(next_actions)), self.aggregation))
-        weights = ops.stop_gradient(weights)
+        following = nets.target["critic"](goals, then, ops.stop_gradient(next_actions))
+        weights = ops.stop_gradient(ops.softmax(aggregate(following, self.aggregation)))
         ahead = -ops.sum(weights[None] * ops.log_softmax(later), -1)
         loss = ops.mean((1 - self.discount) * row_entropy(mixed) + self.discount * ahead)
         return loss, {"contrastive_loss": loss, **accuracy(mixed)}
@@ -122,7 +125,7 @@ class TDInfoNCE(Contrastive):
 
 def accuracy(logits: Any) -> dict[str, Any]:
     """How often a row's own goal has the largest logit, and the logits of own and other goals."""
-    mean = ops.mean(logits, 0)
+    mean = ops.stop_gradient(ops.mean(logits, 0))
     n = mean.shape[0]
     right = ops.argmax(mean) == ops.arange(n, mean)
     own = ops.mean(ops.einsum("ii->i", mean))

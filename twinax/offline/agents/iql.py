@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from twinax import ops
-from twinax.errors import UnknownName
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, latent_of
+from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, latent_of, spread
 from twinax.offline._losses import advantage_weights, behaviour_cloning, scaled, td_loss, value_loss
-from twinax.offline._networks import Actor, Value
+from twinax.offline._networks import STDS, Actor, Value
 
 EXTRACTIONS = ("awr", "ddpgbc")
 
@@ -29,13 +28,14 @@ class IQL(Agent):
     """The actor's standard deviation: one, free or state."""
 
     name: ClassVar[str] = "iql"
+    trained: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("actor",), "finetune": ("value", "critic", "actor")}
     targets: ClassVar[tuple[str, ...]] = ("critic",)
     followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": (), "finetune": ("critic",)}
 
     def __post_init__(self):
         super().__post_init__()
-        if self.extraction not in EXTRACTIONS:
-            raise UnknownName("extraction", self.extraction, EXTRACTIONS)
+        self.known("extraction", EXTRACTIONS)
+        self.known("std", STDS)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
@@ -58,14 +58,14 @@ class IQL(Agent):
         s, a, z = batch["observations"], batch["actions"], latent_of(batch)
         v = nets.online["value"](s, z)
         loss = value_loss(nets.target["critic"](s, z, a), v, self.expectile)
-        return loss, {"value_loss": loss, "v_mean": ops.mean(v), "v_max": ops.max(v), "v_min": ops.min(v)}
+        return loss, {"value_loss": loss, **spread("v", v)}
 
     def critic(self, nets: Nets, batch, draws):
         s, a, z = batch["observations"], batch["actions"], latent_of(batch)
         following = nets.fixed["value"](batch["next_observations"], z)
-        y = batch["rewards"] + self.discount * batch["masks"] * following
-        loss = td_loss(nets.online["critic"](s, z, a), ops.stop_gradient(y))
-        return loss, {"critic_loss": loss, "q_mean": ops.mean(y), "q_max": ops.max(y), "q_min": ops.min(y)}
+        y = ops.stop_gradient(batch["rewards"] + self.discount * batch["masks"] * following)
+        loss = td_loss(nets.online["critic"](s, z, a), y)
+        return loss, {"critic_loss": loss, **spread("q", y)}
 
     def actor(self, nets: Nets, batch, draws):
         s, a, z = batch["observations"], batch["actions"], latent_of(batch)
@@ -74,7 +74,7 @@ class IQL(Agent):
         cloned = -ops.mean(log_prob)
         if self.extraction == "awr":
             q, v = nets.fixed["critic"](s, z, a), nets.fixed["value"](s, z)
-            loss = -ops.mean(advantage_weights(q, v, self.alpha) * log_prob)
+            loss = -ops.mean(advantage_weights(ops.min(q, 0) - v, self.alpha) * log_prob)
             extra = {"adv": ops.mean(ops.min(q, 0) - v)}
         else:
             action = distribution.sample(draws["actor"]) if "actor" in draws else distribution.mode

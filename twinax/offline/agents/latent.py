@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from twinax import ops
 from twinax.noise import Draw
-from twinax.offline._agent import Loss, Nets, Sizes, cloning_terms
-from twinax.offline._losses import aggregate, by_member, expectile, off_diagonal, on_sphere, scaled
-from twinax.offline._networks import Actor, Metric, Value
+from twinax.offline._agent import Loss, Nets, Sizes, cloning_terms, spread
+from twinax.offline._losses import aggregate, goal_value_loss, off_diagonal, on_sphere, scaled
+from twinax.offline._networks import Metric, Value
 from twinax.offline.agents.iql import IQL
 
 
@@ -20,6 +20,8 @@ class LatentIQL(IQL):
 
     width: int = 512
     """Of latents and representations."""
+
+    actor_sees: ClassVar[str] = "latent"
 
     def critics_and_actor(self, rng, sizes: Sizes) -> dict[str, Any]:
         """Value, critic and actor of implicit Q-learning, with a latent."""
@@ -31,7 +33,11 @@ class HILP(LatentIQL):
     """States are placed so that distance is time to reach; a latent is a direction, and its reward the way along it."""
 
     name: ClassVar[str] = "hilp"
-    needs: ClassVar[tuple[str, ...]] = ("value_goals",)
+    needs: ClassVar[tuple[str, ...]] = ("goals",)
+    trained: ClassVar[dict[str, tuple[str, ...]]] = {
+        "pretrain": ("metric", "value", "critic", "actor"),
+        "finetune": ("value", "critic", "actor"),
+    }
     targets: ClassVar[tuple[str, ...]] = ("metric", "critic")
     followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("metric", "critic"), "finetune": ("critic",)}
     resets: ClassVar[tuple[str, ...]] = ("critic",)
@@ -41,24 +47,19 @@ class HILP(LatentIQL):
         return {"metric": metric, **self.critics_and_actor(rng, sizes)}
 
     def losses(self, phase: str) -> dict[str, Loss]:
-        if phase == "finetune":
-            return super().losses(phase)
-        skills = {name: self.for_skills(loss) for name, loss in super().losses("finetune").items()}
-        return {"metric": self.metric, **skills}
+        skills = super().losses("finetune")
+        return skills if phase == "finetune" else {"metric": self.metric, **skills}
 
     def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
         return {"latent": Draw((sizes.batch, self.width), "normal")} if phase == "pretrain" else {}
 
-    def for_skills(self, loss: Loss) -> Loss:
-        """The same loss with random directions as latents and the way along them as rewards."""
-
-        def skilled(nets: Nets, batch, draws):
-            z = on_sphere(draws["latent"])
-            way = self.features(nets.fixed, batch["next_observations"]) - self.features(nets.fixed, batch["observations"])
-            rewards = ops.stop_gradient(ops.sum(way * z, -1))
-            return loss(nets, {**batch, "latents": z, "rewards": rewards}, draws)
-
-        return skilled
+    def prepared(self, nets: Nets, batch, draws, phase):
+        """Random directions as latents, and the way along them as rewards."""
+        if phase == "finetune":
+            return batch
+        z = on_sphere(draws["latent"])
+        way = self.features(nets.fixed, batch["next_observations"]) - self.features(nets.fixed, batch["observations"])
+        return {**batch, "latents": z, "rewards": ops.stop_gradient(ops.sum(way * z, -1))}
 
     def features(self, networks, states: Any) -> Any:
         """Where the first member places states."""
@@ -66,13 +67,10 @@ class HILP(LatentIQL):
 
     def metric(self, nets: Nets, batch, draws):
         s, then, goals = batch["observations"], batch["next_observations"], batch["value_goals"]
-        rewards, masks = batch["goal_rewards"], batch["goal_masks"]
-        now, following = nets.target["metric"](s, goals), nets.target["metric"](then, goals)
-        advantage = rewards + self.discount * masks * ops.min(following, 0) - ops.mean(now, 0)
-        v = nets.online["metric"](s, goals)
-        wanted = ops.stop_gradient(rewards + self.discount * masks * following)
-        loss = by_member(expectile(wanted - v, self.expectile, sign=advantage[None]))
-        return loss, {"value_loss": loss, "v_mean": ops.mean(v), "v_max": ops.max(v), "v_min": ops.min(v)}
+        v, target = nets.online["metric"](s, goals), nets.target["metric"]
+        rewards, masks = batch["relabeled_rewards"], batch["relabeled_masks"]
+        loss = goal_value_loss(v, target(s, goals), target(then, goals), rewards, masks, self.discount, self.expectile)
+        return loss, {"value_loss": loss, **spread("v", v)}
 
     def task_features(self, networks, batch) -> Any:
         """What a task's reward is linear in: rewards are regressed on it to infer the latent."""
@@ -100,6 +98,10 @@ class ForwardBackward(LatentIQL):
     """Whether the actor's objective is divided by its mean size while the representations are learned."""
 
     name: ClassVar[str] = "fb_repr"
+    trained: ClassVar[dict[str, tuple[str, ...]]] = {
+        "pretrain": ("forward", "backward", "actor"),
+        "finetune": ("value", "critic", "actor"),
+    }
     targets: ClassVar[tuple[str, ...]] = ("forward", "backward", "critic")
     followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("forward", "backward"), "finetune": ("critic",)}
 
@@ -111,6 +113,11 @@ class ForwardBackward(LatentIQL):
             **self.critics_and_actor(rng, sizes),
         }
 
+    def first_targets(self, networks, rng, sizes: Sizes) -> dict[str, Any]:
+        found = super().first_targets(networks, rng, sizes)
+        # As released, the target of the critic is a random network of its own.
+        return {**found, "critic": self.networks(rng, sizes)["critic"]} if self.faithful else found
+
     def losses(self, phase: str) -> dict[str, Loss]:
         return super().losses(phase) if phase == "finetune" else {"fb_repr": self.measure, "fb_actor": self.follow}
 
@@ -120,17 +127,19 @@ class ForwardBackward(LatentIQL):
         rows = (sizes.batch,)
         return {"latent": Draw((*rows, self.width), "normal"), "mix": Draw(rows), "order": Draw(rows)}
 
-    def latents(self, nets: Nets, batch, draws) -> Any:
-        """Random points of the sphere, or where states of the batch lie, in another order."""
+    def prepared(self, nets: Nets, batch, draws, phase):
+        """Random points of the sphere as latents, or where states of the batch lie, in another order."""
+        if phase == "finetune":
+            return batch
         order = ops.smallest(draws["order"], draws["order"].shape[0])
         of_states = on_sphere(nets.fixed["backward"](ops.take(batch["observations"], order)))
         random = on_sphere(draws["latent"])
-        return ops.stop_gradient(ops.where((draws["mix"] < self.mix)[:, None], random, of_states))
+        mixed = ops.where((draws["mix"] < self.mix)[:, None], random, of_states)
+        return {**batch, "latents": ops.stop_gradient(mixed)}
 
     def measure(self, nets: Nets, batch, draws):
         s, a, then = batch["observations"], batch["actions"], batch["next_observations"]
-        z = self.latents(nets, batch, draws)
-        n = s.shape[0]
+        z, n = batch["latents"], s.shape[0]
         action = ops.clip(nets.fixed["actor"](then, z).mode, -1, 1)
         ahead = nets.target["forward"](then, z, action)
         following = ops.einsum("eik,jk->eij", ahead, on_sphere(nets.target["backward"](then)))
@@ -145,10 +154,10 @@ class ForwardBackward(LatentIQL):
         orthonormal = -2 * ops.mean(ops.einsum("ii->i", cross)) + ops.mean(ops.sum(apart * apart, -1)) / (n - 1)
         loss = -own + 0.5 * others + self.orthonormal * orthonormal
         terms = {"repr_loss": loss, "repr_diag_loss": -own, "repr_off_diag_loss": 0.5 * others}
-        return loss, {**terms, "ortho_loss": orthonormal, "occ_measure_mean": ops.mean(now)}
+        return loss, {**terms, "ortho_loss": orthonormal, **spread("occ_measure", now)}
 
     def follow(self, nets: Nets, batch, draws):
-        s, z = batch["observations"], self.latents(nets, batch, draws)
+        s, z = batch["observations"], batch["latents"]
         distribution = nets.online["actor"](s, z)
         action = ops.clip(distribution.mode, -1, 1)
         q = ops.min(ops.sum(nets.fixed["forward"](s, z, action) * z[None], -1), 0)
@@ -159,10 +168,5 @@ class ForwardBackward(LatentIQL):
 
     def infer(self, networks, batch) -> Any:
         """The latent of the task that gave these rewards: their mean over B, put on the sphere."""
-        b = on_sphere(networks["backward"](batch["observations"]))
+        b = on_sphere(networks["backward"](batch.get("reward_observations", batch["observations"])))
         return on_sphere(ops.mean(batch["rewards"][:, None] * b, 0)[None])[0]
-
-
-def actor_for(sizes: Sizes, agent: LatentIQL, rng) -> Actor:
-    """An actor of a state and a latent."""
-    return Actor.init(rng, sizes.observation + agent.width, agent.hidden, sizes.action, norm=agent.actor_norm)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from twinax import ops
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Loss, Nets, Sizes
+from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, spread
 from twinax.offline._losses import behaviour_cloning, noisy_action, regression, scaled, squared_distance
 from twinax.offline._networks import Actor, Perceptron, Value
 
@@ -30,6 +30,11 @@ class ReBRAC(Agent):
     targets: ClassVar[tuple[str, ...]] = ("critic", "actor")
     followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": (), "finetune": ("critic", "actor")}
     follows_when_full: ClassVar[bool] = True
+    trained: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("actor",), "finetune": ("critic", "actor")}
+
+    def reset_targets(self) -> tuple[str, ...]:
+        # As released, finetuning begins with the random first actor as its target, though the actor was cloned.
+        return self.resets if self.faithful else (*self.resets, "actor")
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         return self.critic_and_actor(rng, sizes.observation, sizes.action)
@@ -57,18 +62,19 @@ class ReBRAC(Agent):
     def cloning(self, nets: Nets, batch, draws):
         distribution = nets.online["actor"](self.seen(nets, batch["observations"]))
         loss = behaviour_cloning(distribution, batch["actions"])
-        away = distribution.mode - batch["actions"]
-        return loss, {"bc_loss": loss, "bc_log_prob": -loss, "mse": ops.mean(away * away)}
+        return loss, cloning_terms(distribution, batch, loss)
 
     def critic(self, nets: Nets, batch, draws):
         then = self.seen_by_target(nets, batch["next_observations"])
         action = noisy_action(nets.target["actor"](then).mode, draws["action"], self.noise, self.noise_clip)
         following = ops.min(nets.target["critic"](then, action), 0)
         penalty = self.alpha_critic * squared_distance(action, batch["next_actions"])
+        if not self.faithful:
+            penalty = penalty * batch["next_action_masks"]
         y = ops.stop_gradient(batch["rewards"] + self.discount * batch["masks"] * (following - penalty))
         q = nets.online["critic"](self.seen(nets, batch["observations"]), batch["actions"])
         loss = regression(q, y[None])
-        return loss, {"critic_loss": loss, "q_mean": ops.mean(q), "q_max": ops.max(q), "q_min": ops.min(q)}
+        return loss, {"critic_loss": loss, **spread("q", q)}
 
     def actor(self, nets: Nets, batch, draws):
         states = self.seen(nets, batch["observations"])
@@ -79,7 +85,7 @@ class ReBRAC(Agent):
         loss = follow + self.alpha_actor * away
         return loss, {"total_loss": loss, "actor_loss": follow, "bc_loss": away, "mse": away}
 
-    def act(self, networks, observations, latent, noise, temperature):
+    def act(self, networks, observations, given, noise, temperature):
         mode = networks["actor"](observations).mode
         return mode if temperature == 0 else noisy_action(mode, noise, self.noise * temperature, self.noise_clip)
 
@@ -105,6 +111,7 @@ class DinoReBRAC(ReBRAC):
         "pretrain": ("encoder",),
         "finetune": ("encoder", "critic", "actor"),
     }
+    trained: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("encoder", "actor"), "finetune": ("critic", "actor")}
     resets: ClassVar[tuple[str, ...]] = ("encoder",)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
@@ -141,5 +148,5 @@ class DinoReBRAC(ReBRAC):
             loss = loss - 0.5 * ops.mean(ops.sum(wanted * ops.log_softmax(student / self.repr_temp), -1))
         return loss, {"repr_loss": loss}
 
-    def act(self, networks, observations, latent, noise, temperature):
-        return super().act(networks, networks["encoder"](observations), latent, noise, temperature)
+    def act(self, networks, observations, given, noise, temperature):
+        return super().act(networks, networks["encoder"](observations), given, noise, temperature)

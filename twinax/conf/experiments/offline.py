@@ -1,0 +1,268 @@
+"""Offline agents: sections, choices and older names, and how they become a problem."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinax import Optimizer
+from twinax.conf._mirror import mirror, restore
+from twinax.conf._registry import Experiment, Group, Preset
+from twinax.conf._sections import CHOSEN, Root, at_least
+from twinax.conf.limits import check_memory
+from twinax.envs import PointMaze
+from twinax.errors import TwinaxError, UnknownName
+from twinax.offline import (
+    AGENTS,
+    Dataset,
+    GymnasiumTask,
+    MazeTask,
+    Sizes,
+    Task,
+    collect_maze,
+    label_maze,
+    load_pretrained,
+    problem,
+    read_dataset,
+)
+from twinax.offline._normaliser import KINDS
+
+
+@dataclass
+class DataSection:
+    """Where the rows are from. Without a file they are walks in the task's maze."""
+
+    file: str | None = None
+    """Pretraining data (also data=FILE): OGBench, D4RL, Minari, ExORL or plain arrays; null collects walks."""
+    finetune: str | None = None
+    """Labelled data of the task; null takes those of `file`."""
+    validation: str | None = None
+    """Data on which the losses are shown at each evaluation."""
+    format: str | None = None
+    """Format of the files; null looks at them."""
+    rows: int | None = None
+    """Rows that are used, from the beginning; null takes all."""
+    normalise: str = "normal"
+    """Observations: none, normal (mean 0, variance 1) or bounded (from -1 to 1)."""
+    own_statistics: bool = False
+    """Whether finetuning data are normalised by their own statistics, as in the released agents."""
+    trajectories: int = 400
+    """Walks to collect."""
+    steps: int = 250
+    """Steps of a walk."""
+    walk: str = "navigate"
+    """navigate (to random goals, with a noisy hand) or random."""
+    noise: float = 0.5
+    """Noise of the hand."""
+    seed: int = 0
+    """Of the walks."""
+
+
+@dataclass
+class TaskSection:
+    """What the agent is judged by."""
+
+    name: str = "maze"
+    """Chosen with task=NAME: maze, gymnasium or none."""
+    walls: str = "medium"
+    """maze: its name."""
+    inertia: bool = False
+    """maze: whether actions push the point."""
+    goal: list[float] = field(default_factory=lambda: [1.5, 1.5])
+    """maze: where the goal is, x and y in cells."""
+    env: str | None = None
+    """gymnasium: the id of the environment."""
+    episodes: int = 64
+    """Episodes of an evaluation."""
+    copies: int = 10
+    """gymnasium: environments that run at once."""
+
+
+@dataclass
+class PhasesSection:
+    """Pretraining without rewards, then finetuning with them."""
+
+    pretrain: int = 2_000
+    """Steps of pretraining; the others of trainer.steps are finetuning."""
+    pretrained: str | None = None
+    """A run whose checkpoint takes the place of pretraining."""
+
+
+@dataclass
+class OfflineRoot(Root):
+    """Everything that an offline run is told."""
+
+    agent: Any = CHOSEN
+    task: Any = CHOSEN
+    preset: Any = CHOSEN
+    data: DataSection = field(default_factory=DataSection)
+    phases: PhasesSection = field(default_factory=PhasesSection)
+    optimizer: Any = field(
+        default_factory=lambda: mirror(Optimizer, leave_out=["rates", "clip_by"])(learning_rate=3e-4)
+    )
+
+
+@dataclass
+class PresetSection:
+    """Which set of defaults this is."""
+
+    name: str = "small"
+    """Chosen with preset=NAME: small (a few minutes on two cores) or paper (the published sizes)."""
+
+
+KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
+    "data": "data.file",
+    "pretraining_steps": "phases.pretrain",
+    "agent.lr": "optimizer.learning_rate",
+    "agent.batch_size": "trainer.batch_size",
+    "agent.tau": "agent.target_rate",
+    "agent.latent_dim": "agent.width",
+    "agent.value_layer_norm": "agent.value_norm",
+    "agent.actor_layer_norm": "agent.actor_norm",
+    "agent.num_flow_goals": "agent.goals",
+    "agent.num_flow_steps": "agent.flow_steps",
+    "agent.normalize_q_loss": "agent.normalise",
+    "agent.num_model_rollouts": "agent.rollouts",
+    "agent.num_model_rollout_steps": "agent.rollout_steps",
+    "obs_norm_type": "data.normalise",
+    "env_name": "task.env",
+    "eval_episodes": "task.episodes",
+}
+"""Names of the original agents' configurations, to the names here."""
+
+HINTS = {
+    "agent.actor_hidden_dims": "all networks have the same layers: agent.hidden=[512,512]",
+    "agent.value_hidden_dims": "all networks have the same layers: agent.hidden=[512,512]",
+    "agent.encoder": "observations are vectors here",
+}
+
+SMALL = {
+    "agent": {"hidden": [128, 128]},
+    "trainer": {"batch_size": 256, "steps": 12_000, "chunk": 200},
+}
+PAPER = {
+    "trainer": {"batch_size": 256, "steps": 1_500_000, "chunk": 100, "evaluate_every": 50_000},
+    "phases": {"pretrain": 1_000_000},
+}
+
+
+def build_problem(config: OfflineRoot):
+    """The problem of a configuration."""
+    at_least(1, data__rows=config.data.rows, task__episodes=config.task.episodes, task__copies=config.task.copies)
+    at_least(0, phases__pretrain=config.phases.pretrain)
+    if config.data.normalise not in KINDS:
+        raise UnknownName("data.normalise", config.data.normalise, KINDS)
+    agent = restore(config.agent)
+    raw, labelled = rows(config)
+    state, steps, statistics = None, config.phases.pretrain, None
+    if config.phases.pretrained is not None:
+        sizes = Sizes(raw.observations.shape[-1], raw.actions.shape[-1])
+        state, statistics = load_pretrained(config.phases.pretrained, agent, sizes)
+        steps = int(state.step)
+    statistics = statistics or raw.statistics(config.data.normalise)
+    pretraining = raw.normalised(statistics)
+    finetuning = None
+    if labelled is not None:
+        own = config.data.own_statistics or (agent.faithful and config.data.finetune is not None)
+        finetuning = labelled.normalised(labelled.statistics(config.data.normalise) if own else statistics)
+        if labelled.observations is raw.observations and not own:  # the same rows are held once
+            finetuning = dataclasses.replace(
+                finetuning, observations=pretraining.observations, next_observations=pretraining.next_observations
+            )
+    validation = None if config.data.validation is None else read(config, config.data.validation).normalised(statistics)
+    check_sizes(config, raw)
+    return problem(
+        agent,
+        pretraining if state is None and (steps or finetuning is None) else None,
+        finetuning,
+        pretrain_steps=steps,
+        batch_size=config.trainer.batch_size,
+        optimizer=restore(config.optimizer),
+        task=make_task(config),
+        validation=validation,
+        pretrained=state,
+    )
+
+
+def make_task(config: OfflineRoot) -> Task | None:
+    """What the agent is judged by."""
+    section = config.task
+    if section.name == "none":
+        return None
+    if section.name == "gymnasium":
+        if section.env is None:
+            raise TwinaxError("task=gymnasium needs the id of an environment, such as task.env=Pendulum-v1")
+        return GymnasiumTask(section.env, section.episodes, section.copies, seed=config.seed)
+    if len(section.goal) != 2:
+        raise TwinaxError(f"task.goal is {section.goal}; it must be [x, y] in cells of the maze")
+    maze = PointMaze(section.walls, inertia=section.inertia)
+    return MazeTask(maze, (section.goal[0], section.goal[1]), section.episodes)
+
+
+def rows(config: OfflineRoot) -> tuple[Dataset, Dataset | None]:
+    """Pretraining data, and those of the task if there are rewards; not yet normalised."""
+    data, in_maze = config.data, config.task.name == "maze"
+    maze = PointMaze(config.task.walls, inertia=config.task.inertia) if in_maze else None
+    if data.file is not None:
+        first = read(config, data.file)
+    elif maze is not None:
+        first = collect_maze(maze, data.trajectories, data.steps, data.walk, data.noise, data.seed)
+    else:
+        raise TwinaxError("there are no data: give a file with data=FILE, or task=maze to collect walks in it")
+    labelled = first if data.finetune is None else read(config, data.finetune)
+    if labelled.rewards is None and maze is not None:
+        labelled = label_maze(labelled, maze, config.task.goal)
+    return first, None if labelled.rewards is None else labelled
+
+
+def read(config: OfflineRoot, path: str) -> Dataset:
+    """A file, or its first rows."""
+    found = read_dataset(Path(path), config.data.format)
+    rows = config.data.rows
+    return found if rows is None or rows >= found.rows else found.first(rows)
+
+
+def check_sizes(config: OfflineRoot, data: Dataset) -> None:
+    """Refuse problems that do not fit into memory."""
+    number = 8.0 if config.trainer.dtype == "float64" else 4.0
+    width, rows = float(max(config.agent.hidden)), float(config.trainer.batch_size)
+    latent = float(getattr(config.agent, "width", 0))
+    layers = len(config.agent.hidden) * width**2 + (latent + data.observations.shape[1]) * width
+    check_memory(
+        {
+            "the networks (agent.hidden)": 40 * layers * number * config.seeds,
+            "a batch (trainer.batch_size, agent.hidden)": 40 * rows * (width + rows) * number * config.seeds,
+            "the data": 3.0 * data.rows * float(np.prod(data.observations.shape[1:])) * number,
+            "the log of a chunk (trainer.chunk)": 40 * number * config.trainer.chunk * config.seeds,
+        }
+    )
+
+
+EXPERIMENT = Experiment(
+    name="offline",
+    summary="agents that learn from data: pretraining without rewards, then finetuning with them",
+    schema=OfflineRoot,
+    groups={
+        "agent": Group(default="iql", choices={name: mirror(kind, name=name)() for name, kind in AGENTS.items()}),
+        "task": Group(
+            default="maze",
+            choices={name: TaskSection(name) for name in ("maze", "gymnasium", "none")},
+        ),
+        "preset": Group(
+            default="small",
+            choices={
+                "small": Preset({"preset": PresetSection(), **SMALL}),
+                "paper": Preset({"preset": PresetSection("paper"), **PAPER}),
+            },
+        ),
+    },
+    build=build_problem,
+    key_aliases=KEY_ALIASES,
+    hints=HINTS,
+    named_by=("agent", "task"),
+)

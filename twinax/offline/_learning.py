@@ -1,0 +1,77 @@
+"""One update of an offline agent: its losses added up, differentiated once, and targets that follow."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from twinax import ops, tree
+from twinax.networks import ema, frozen
+from twinax.offline._agent import Agent, Nets, Sizes
+from twinax.optimizer import Moments
+from twinax.problem import Metrics, State, Update
+
+
+@tree.record
+class Lesson:
+    """What one update learns from, by phase: one of them, or both where every loss is to be looked at."""
+
+    rows: dict[str, Any]
+    """A batch."""
+    draws: dict[str, Any]
+    """Random arrays of the losses."""
+    targets: dict[str, Any]
+    """Target networks."""
+    full: bool = tree.static(default=True)
+    """Whether gated losses take part."""
+
+
+def first_state(agent: Agent, sizes: Sizes, seed: int) -> State:
+    """Fresh networks, and targets that are copies of them."""
+    rng = np.random.default_rng(seed)
+    networks = agent.networks(rng, sizes)
+    return State(
+        networks=networks,
+        targets=tree.map_leaves(np.copy, agent.first_targets(networks, rng, sizes)),
+        carry={},
+        optimizer=Moments.zeros(networks),
+        step=np.zeros((), np.int32),
+        seed=np.array(seed, np.uint32),
+    )
+
+
+def total_loss(agent: Agent, networks: Any, lesson: Lesson) -> tuple[Any, Metrics]:
+    """The sum of an agent's losses, and their terms as `loss.term`; of two phases each has its name before that."""
+    nets = Nets(networks, frozen(networks), frozen(lesson.targets))
+    total, terms = 0.0, {}
+    for phase, rows in lesson.rows.items():
+        prefix = f"{phase}." if len(lesson.rows) > 1 else ""
+        draws = lesson.draws[phase]
+        rows = agent.prepared(nets, rows, draws, phase)
+        for name, loss in agent.losses(phase).items():
+            if phase == "finetune" and not lesson.full and name in agent.gated:
+                continue
+            value, found = loss(nets, rows, draws)
+            total = total + value
+            terms |= {f"{prefix}{name}.{key}": ops.stop_gradient(term) for key, term in found.items()}
+    return total, terms
+
+
+def followed(agent: Agent, state: State, phase: str, full: bool) -> dict[str, Any]:
+    """Targets after an update: some of the way to the networks of before it."""
+    if phase == "finetune" and agent.follows_when_full and not full:
+        return state.targets
+    moved = {name: ema(state.targets[name], state.networks[name], agent.target_rate) for name in agent.followed[phase]}
+    return {**state.targets, **moved}
+
+
+def learned(
+    state: State, agent: Agent, loss: Any, lesson: Lesson, phase: str, update: Update, still: tuple[str, ...] = ()
+) -> tuple[State, Metrics]:
+    """One update of networks, moments and targets."""
+    # Targets first: PyTorch overwrites the networks.
+    targets = followed(agent, state, phase, lesson.full)
+    state, terms = update(state, loss, lesson, still=still)
+    return dataclasses.replace(state, targets=targets), terms

@@ -1,0 +1,167 @@
+"""The agents outside of a training run: an object for PyTorch, a pure function for JAX. The mathematics is the same."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.tree_util as jtu
+import numpy as np
+
+from twinax.bridge import load_state_dict, state_dict
+from twinax.errors import TwinaxError, UnknownName, require
+from twinax.networks import ema, frozen
+from twinax.noise import Draw, generator_draws
+from twinax.offline._agent import PHASES, Agent, Sizes
+from twinax.offline._learning import Lesson, first_state, learned, total_loss
+from twinax.optimizer import Optimizer
+from twinax.problem import Metrics, State
+
+ADAM = Optimizer(learning_rate=3e-4)
+
+
+class TorchAgent:
+    """An agent as a PyTorch object.
+
+    >>> agent = TorchAgent(IQL(), Sizes(observation=17, action=6))                       # doctest: +SKIP
+    >>> agent.update(batch, phase="pretrain"); agent.begin_finetuning()                  # doctest: +SKIP
+    >>> agent.update(batch)["critic.critic_loss"]; agent.sample_actions(observations)    # doctest: +SKIP
+    """
+
+    def __init__(self, agent: Agent, sizes: Sizes, seed: int = 0, optimizer: Optimizer = ADAM):
+        require("torch", "torch", "an agent as a PyTorch object")
+        import torch
+
+        from twinax.engines._torch import TorchUpdate, to_tensors
+
+        self.agent, self.sizes = agent, sizes
+        start = first_state(agent, sizes, seed)
+        self.networks = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(x)), start.networks)
+        """The networks: trees of parameters."""
+        self.targets = to_tensors(start.targets)
+        self.memory = to_tensors(agent.memory(sizes))
+        self.latent: Any = None
+        """What the actor is told of the task, once `begin_finetuning` inferred it."""
+        self.steps = 0
+        self._optimizer = TorchUpdate(optimizer, self.networks, start.optimizer)
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def update(
+        self, batch: Mapping[str, Any], phase: str = "finetune", draws: Mapping[str, Any] | None = None
+    ) -> Metrics:
+        """One update from a batch of tensors; the loss and its terms as numbers.
+
+        `draws` are the random arrays that `agent.draws(phase, sizes)` names; by default they come from the seed.
+        """
+        if phase not in PHASES:
+            raise UnknownName("phase", phase, PHASES)
+        _refuse_missing(batch, self.agent, phase)
+        rows = dict(batch)
+        draws = draws or generator_draws(self.agent.draws(phase, self.sizes), self._generator)
+        if phase == "finetune":
+            if self.latent is not None:
+                rows["latents"] = self.latent.expand(len(rows["actions"]), -1)
+            self.memory = self.agent.imagine(frozen(self.networks), self.memory, rows, draws)
+            rows = dict(self.agent.recalled(self.memory, rows, draws))
+        full = phase == "pretrain" or (self.steps + 1) % self.agent.actor_freq == 0
+        state = State(self.networks, self.targets, None, None, None, None)  # pyright: ignore[reportArgumentType]
+        lesson = Lesson({phase: rows}, {phase: dict(draws)}, self.targets, full)
+        state, terms = learned(state, self.agent, self._loss, lesson, phase, self._optimizer)
+        self.targets, self.steps = state.targets, self.steps + 1
+        return {name: float(value.detach()) for name, value in terms.items()}
+
+    def _loss(self, networks, lesson: Lesson) -> tuple[Any, Metrics]:
+        return total_loss(self.agent, networks, lesson)
+
+    def begin_finetuning(self, labelled: Mapping[str, Any] | None = None) -> None:
+        """Targets that start anew, and the latent of a task from labelled rows where the actor is told one."""
+        for name in self.agent.reset_targets():
+            self.targets[name] = ema(self.targets[name], self.networks[name], 1.0)
+        if self.agent.actor_sees == "latent":
+            if labelled is None:
+                raise TwinaxError(f"{self.agent.name} infers a latent when finetuning begins; give it labelled rows")
+            self.latent = self.agent.infer(frozen(self.networks), labelled)
+
+    def sample_actions(self, observations: Any, temperature: float = 0.0, given: Any = None) -> Any:
+        """Actions in [-1, 1] for one observation or for rows of them; temperature 0 is the mode.
+
+        `given` is a goal or a latent for an actor that sees one; by default the latent that was inferred.
+        """
+        import torch
+
+        rows = observations[None] if observations.ndim == 1 else observations
+        given = self.latent if given is None else given
+        if given is not None and given.ndim == 1:
+            given = given.expand(len(rows), -1)
+        spec = {"noise": Draw((len(rows), self.sizes.action), "normal")}
+        noise = generator_draws(spec, self._generator)["noise"].to(rows.dtype)
+        with torch.no_grad():
+            actions = self.agent.act(self.networks, rows, given, noise, temperature)
+        return actions[0] if observations.ndim == 1 else actions
+
+    def state_dict(self) -> dict[str, Any]:
+        """Networks and targets by name."""
+        both = {"networks": self.networks, "targets": self.targets}
+        found = {name: value.detach().clone() for name, value in state_dict(both).items()}
+        return found if self.latent is None else {**found, "latent": self.latent.clone()}
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Networks and targets as `state_dict` gave them, into the parameters that the optimizer knows."""
+        import torch
+
+        arrays = {name: value for name, value in saved.items() if name != "latent"}
+        found = load_state_dict({"networks": self.networks, "targets": self.targets}, arrays)
+        with torch.no_grad():
+            jtu.tree_map(lambda own, new: own.copy_(new), self.networks, found["networks"])
+        self.targets = jtu.tree_map(lambda x: x.detach().clone(), found["targets"])
+        self.latent = saved.get("latent", self.latent)
+
+
+def jax_agent(
+    agent: Agent, sizes: Sizes, seed: int = 0, optimizer: Optimizer = ADAM
+) -> tuple[State, Callable[..., tuple[State, Metrics]]]:
+    """A first state, and a pure function `update(state, batch, draws, phase="finetune", full=True)` to compile.
+
+    >>> state, update = jax_agent(IQL(), Sizes(observation=17, action=6))                # doctest: +SKIP
+    >>> update = jax.jit(update, static_argnames=("phase", "full"))                      # doctest: +SKIP
+    >>> state, terms = update(state, batch, draws)                                       # doctest: +SKIP
+    """
+    import jax
+    import jax.numpy as jnp
+
+    from twinax.engines._jax import updating
+
+    primitive = updating(optimizer, lambda loss, *given: jax.value_and_grad(loss, has_aux=True)(*given))
+
+    def loss(networks, lesson: Lesson) -> tuple[Any, Metrics]:
+        return total_loss(agent, networks, lesson)
+
+    def update(state: State, batch, draws=None, phase: str = "finetune", full: bool = True):
+        _refuse_missing(batch, agent, phase)
+        draws = draws or {}
+        rows, carry = dict(batch), dict(state.carry)
+        if phase == "finetune" and carry.get("memory"):
+            carry["memory"] = agent.imagine(frozen(state.networks), carry["memory"], rows, draws)
+            rows = dict(agent.recalled(carry["memory"], rows, draws))
+        lesson = Lesson({phase: rows}, {phase: dict(draws)}, state.targets, full)
+        state, terms = learned(state, agent, loss, lesson, phase, primitive)
+        return dataclasses.replace(state, carry=carry, step=state.step + 1), terms
+
+    start = first_state(agent, sizes, seed)
+    memory = agent.memory(sizes)
+    start = dataclasses.replace(start, carry={"memory": memory} if memory else {})
+    return jtu.tree_map(lambda x: jnp.asarray(np.asarray(x)), start), update
+
+
+def _refuse_missing(batch: Mapping[str, Any], agent: Agent, phase: str) -> None:
+    needed = ["observations", "actions"]
+    if phase == "finetune" and agent.actor_sees != "goal" and agent.name != "bc":
+        needed += ["next_observations", "rewards", "masks"]
+    if "next_actions" in agent.needs:
+        needed.append("next_actions")
+    if "goals" in agent.needs:
+        needed += ["value_goals", "actor_goals"]
+    for name in needed:
+        if name not in batch:
+            raise TwinaxError(f"the batch has no '{name}', which {agent.name} needs; it has {', '.join(sorted(batch))}")

@@ -1,0 +1,157 @@
+"""How an agent is judged: episodes of a task, many at once.
+
+A task in arrays is played inside the compiled evaluation; a Gymnasium environment is played on the host, with one
+batched call of the policy for all of its copies.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from twinax import ops
+from twinax.envs._maze import PointMaze
+from twinax.errors import TwinaxError, require
+from twinax.noise import Draw
+from twinax.problem import Metrics
+
+Act = Callable[[Any], Any]
+"""Rows of observations to rows of actions in [-1, 1]."""
+
+
+class Task:
+    """Episodes of a world with a reward."""
+
+    compiled: bool = False
+    """Whether `rollout` plays it in arrays; otherwise `play` does on the host."""
+    goal: np.ndarray | None = None
+    """The observation to reach, where there is one."""
+
+    def draws(self) -> Mapping[str, Draw]:
+        """What `rollout` needs."""
+        return {}
+
+    def rollout(self, act: Act, draws: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns, lengths and successes of episodes, as arrays of the framework that acts."""
+        raise NotImplementedError
+
+    def play(self, act: Act) -> dict[str, np.ndarray]:
+        """The same on the host."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class MazeTask(Task):
+    """Reach a place of the maze from anywhere; an episode ends there, or when time is up."""
+
+    maze: PointMaze
+    place: tuple[float, float]
+    """Where the goal is: x to the right, y down, in cells."""
+    episodes: int = 64
+    """Episodes of an evaluation, all at once."""
+
+    def __post_init__(self):
+        if self.episodes < 1:
+            raise TwinaxError(f"episodes is {self.episodes}; it must be at least 1")
+        self.maze.require_free(self.place)
+
+    @property
+    def compiled(self) -> bool:  # type: ignore[override]
+        return True
+
+    @property
+    def goal(self) -> np.ndarray:  # type: ignore[override]
+        at_rest = [0.0] * (self.maze.observation_size - 2)
+        return np.array([*self.place, *at_rest], np.float32)
+
+    def draws(self) -> Mapping[str, Draw]:
+        return self.maze.reset_draws(self.episodes)
+
+    def rollout(self, act: Act, draws: Mapping[str, Any]) -> dict[str, Any]:
+        state = self.maze.reset(draws)
+        place = ops.cast(ops.like(np.array(self.place, np.float32), state.position), state.position)
+        state = dataclasses.replace(state, goal=ops.broadcast(place[None], (self.episodes, 2)))
+        nothing = ops.zeros((self.episodes,), state.position)
+
+        def move(carry, _):
+            state, total, length, over = carry
+            after, reward, reached, _ = self.maze.step(state, ops.cast(act(self.maze.observe(state)), state.position))
+            going = 1 - over
+            over = ops.maximum(over, ops.cast(reached, over))
+            return (after, total + going * reward, length + going, over), after.position
+
+        time = ops.arange(self.maze.max_steps, state.position)
+        (_, total, length, over), path = ops.scan(move, (state, nothing, nothing, nothing), time)
+        return {"returns": total, "lengths": length, "successes": over, "path": path}
+
+
+@dataclass(frozen=True, eq=False)
+class GymnasiumTask(Task):
+    """Episodes of a Gymnasium environment; several copies run at once and share one call of the policy."""
+
+    name: str
+    """Its id, such as Pendulum-v1."""
+    episodes: int = 50
+    """Episodes of an evaluation."""
+    copies: int = 10
+    """Environments that run at once."""
+    seed: int = 0
+    """Of the first copy; every evaluation begins with it."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Arguments of `gymnasium.make`."""
+
+    def __post_init__(self):
+        for label in ("episodes", "copies"):
+            if getattr(self, label) < 1:
+                raise TwinaxError(f"{label} is {getattr(self, label)}; it must be at least 1")
+
+    def play(self, act: Act) -> dict[str, np.ndarray]:
+        require("gymnasium", "offline", "evaluating in Gymnasium environments")
+        from twinax.offline._gymnasium import make, scaled_to_box
+
+        copies = min(self.copies, self.episodes)
+        worlds = [make(self.name, self.settings) for _ in range(copies)]
+        quota = [self.episodes // copies + (k < self.episodes % copies) for k in range(copies)]
+        box = worlds[0].action_space
+        found: list[tuple[float, int, float]] = []
+        seen = [world.reset(seed=self.seed + k)[0] for k, world in enumerate(worlds)]
+        total, length, done = np.zeros(copies), np.zeros(copies, int), np.zeros(copies, int)
+        try:
+            while len(found) < self.episodes:
+                actions = scaled_to_box(np.asarray(act(np.stack(seen).astype(np.float32))), box)
+                for k, world in enumerate(worlds):
+                    if done[k] == quota[k]:
+                        continue
+                    seen[k], reward, terminated, truncated, info = world.step(actions[k])
+                    total[k] += float(reward)
+                    length[k] += 1
+                    if terminated or truncated:
+                        found.append((total[k], int(length[k]), float(info.get("success", np.nan))))
+                        seen[k] = world.reset()[0]
+                        total[k], length[k] = 0.0, 0
+                        done[k] += 1
+        finally:
+            for world in worlds:
+                world.close()
+        returns, lengths, successes = (np.array(column) for column in zip(*found, strict=True))
+        return {
+            "returns": returns,
+            "lengths": lengths,
+            **({} if np.isnan(successes).all() else {"successes": successes}),
+        }
+
+
+def judged(episodes: Mapping[str, np.ndarray]) -> Metrics:
+    """Means over episodes; `_ci` is half the width of a 95 % interval, 1.96 standard errors of the mean."""
+    found: Metrics = {}
+    for name, label in (("returns", "return"), ("successes", "success"), ("lengths", "length")):
+        if name in episodes:
+            values = np.asarray(episodes[name], np.float64)
+            found[label] = float(values.mean())
+            if label != "length" and len(values) > 1:
+                found[f"{label}_ci"] = float(1.96 * values.std(ddof=1) / np.sqrt(len(values)))
+    return found
