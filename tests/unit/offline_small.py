@@ -21,7 +21,7 @@ WITH_WIDTH = ("dino_rebrac", "crl_infonce", "td_infonce", "fb_repr", "hilp", "in
 def small(name: str, **options) -> Agent:
     """An agent with tiny networks."""
     width = {"width": 5} if name in WITH_WIDTH else {}
-    return AGENTS[name](**{"hidden": (8, 7), **width, **OPTIONS.get(name, {}), **options})
+    return AGENTS[name](**{"hidden": (6,), **width, **OPTIONS.get(name, {}), **options})
 
 
 def wide(tree):

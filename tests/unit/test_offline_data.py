@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,14 +10,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from offline_rows import compact, regular, trajectories
 
 from twinax import tree
 from twinax.errors import TwinaxError
 from twinax.offline import Dataset, Normaliser, from_arrays
 from twinax.offline._dataset import LARGEST_ACTION, scaled_actions
-
-sys.path.insert(0, str(Path(__file__).parent))
-from offline_rows import compact, regular, trajectories
 
 LENGTHS = (4, 1, 7, 2)
 

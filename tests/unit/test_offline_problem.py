@@ -27,12 +27,19 @@ def made(name, pretrain_steps=SWITCH, data=None, **options):
 
 @pytest.mark.parametrize("name", NINE)
 def test_modes_agree_over_the_switch_of_phases(name):
-    report = tx.parity.check(made(name), modes=("torch", "jax"), steps=20, tolerance=1e-8)
-    report.raise_if_different()
+    found = {}
+    for mode in ("torch", "jax"):
+        engine = make_engine(mode, made(name), dtype="float64", chunk=20)
+        engine.start(0)
+        logs = engine.run(20)
+        found[mode] = {**logs, **tree.named_leaves(engine.state())}
+    assert found["torch"].keys() == found["jax"].keys()
+    for label, want in found["torch"].items():
+        np.testing.assert_allclose(found["jax"][label], want, rtol=1e-8, atol=1e-9, err_msg=label)
 
 
-def test_the_hybrid_mode_agrees_too():
-    tx.parity.check(made("hilp"), modes=("hybrid", "jax"), steps=12, tolerance=1e-8).raise_if_different()
+def test_parity_climbs_the_whole_ladder():
+    tx.parity.check(made("td_infonce"), steps=12).raise_if_different()
 
 
 def by_hand(subject, steps, seed=0):
@@ -230,7 +237,7 @@ def test_next_actions_do_not_cross_trajectories_unless_faithful():
         # A penalty at the end of a trajectory would compare with the first action of the next one.
         subject = made("rebrac", pretrain_steps=0, faithful=faithful, alpha_critic=1.0)
         draws = below(tx.noise.numpy_draws(subject.draws(), 0, 0), "finetune")
-        return subject.rows("finetune", subject.data(), draws, {})
+        return subject.rows("finetune", subject.data(), {**draws, "rows": np.array([3, 8, 17, 20, 26, 30])}, {})
 
     data, rows = few.walks(), penalised(False)
     at_end = ~rows["next_action_masks"].astype(bool)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from offline_rows import compact, regular, trajectories
 
 from twinax import offline
 from twinax.errors import MissingExtra, TwinaxError
@@ -23,9 +22,6 @@ from twinax.offline import (
     save_ogbench,
 )
 from twinax.offline._npz import read_npz
-
-sys.path.insert(0, str(Path(__file__).parent))
-from offline_rows import compact, regular, trajectories
 
 LENGTHS = (4, 1, 7, 2)
 PARTS = trajectories(LENGTHS)

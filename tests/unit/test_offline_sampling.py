@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 import pytest
 import torch
+from offline_rows import compact, regular, trajectories
 from scipy import stats
 
 from twinax import tree
@@ -32,9 +30,6 @@ from twinax.offline import (
     sample_goal_batch,
 )
 from twinax.offline._goals import geometric_future, uniform_future
-
-sys.path.insert(0, str(Path(__file__).parent))
-from offline_rows import compact, regular, trajectories
 
 LENGTHS = (4, 1, 7, 2)
 PARTS = trajectories(LENGTHS)

@@ -14,7 +14,7 @@ from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import as_torch_module, num_parameters
 from twinax.noise import numpy_draws
 from twinax.parity._counts import counts_of
-from twinax.parity._difference import compare
+from twinax.parity._difference import FLOOR, WEIGHTS_FLOOR, compare
 from twinax.parity._hints import Evidence, likely_cause
 from twinax.parity._loss_rungs import compare_gradients, compare_values
 from twinax.parity._optimizers import INJECTED, injected_updates
@@ -107,11 +107,11 @@ class _Ladder:
             if not all(row.ok for row in rows):
                 return
 
-    def compare(self, rung: str, found: dict[str, dict[str, Any]]) -> Iterator[Row]:
+    def compare(self, rung: str, found: dict[str, dict[str, Any]], floor: float = FLOOR) -> Iterator[Row]:
         """Every mode's named arrays against the reference's."""
         for mode, ours in found.items():
             if mode != self.reference:
-                yield from compare(rung, mode, self.reference, ours, found[self.reference], self.tolerance)
+                yield from compare(rung, mode, self.reference, ours, found[self.reference], self.tolerance, floor=floor)
 
     def structure(self) -> Iterator[Row]:
         """Rung 1: what an engine holds after loading is what it was given."""
@@ -163,6 +163,7 @@ class _Ladder:
     def training(self) -> Iterator[Row]:
         """Rung 6: whole runs."""
         found: dict[str, dict[str, Any]] = {}
+        weights: dict[str, dict[str, Any]] = {}
         for mode, engine in self.engines.items():
             engine.load(self.state)
             try:
@@ -172,10 +173,12 @@ class _Ladder:
                 continue
             after = engine.state()
             found[mode] = {f"{name} at each step": values for name, values in logs.items()}
-            kept = {"networks": after.networks, "optimizer": after.optimizer, "targets": after.targets}
-            found[mode] |= tree.named_leaves({**kept, "carry": after.carry, "step": after.step, "seed": after.seed})
+            weights[mode] = tree.named_leaves({"networks": after.networks, "targets": after.targets})
+            kept = {"optimizer": after.optimizer, "carry": after.carry, "step": after.step, "seed": after.seed}
+            found[mode] |= tree.named_leaves(kept)
         if self.reference in found:
             yield from (_first_step(row, found, self.tolerance) for row in self.compare("training", found))
+            yield from self.compare("training", weights, WEIGHTS_FLOOR)
 
 
 def _equal(item: str, mode: str, have: Any, want: Any) -> Row:
