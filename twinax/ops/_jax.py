@@ -236,6 +236,18 @@ def layer_norm(x, weight, bias, eps):
     return centred * lax.rsqrt(jnp.mean(centred * centred, -1, keepdims=True) + eps) * weight + bias
 
 
+def conv2d(x, weight, bias, stride, padding):
+    border = "SAME" if padding is None else tuple(padding)
+    axes = ("NHWC", "OIHW", "NHWC")
+    y = lax.conv_general_dilated(x, weight, (stride, stride), border, dimension_numbers=axes)
+    return y if bias is None else y + bias
+
+
+def max_pool(x, window, stride):
+    lowest = np.array(-np.inf, x.dtype)
+    return lax.reduce_window(x, lowest, lax.max, (1, window, window, 1), (1, stride, stride, 1), "SAME")
+
+
 def khot_rows(indices, table):
     return jnp.sum(jnp.take(table, indices, axis=0, mode="clip"), -2)
 
