@@ -1,7 +1,8 @@
-"""Offline data: datasets, their readers, and samplers of batches and goals."""
+"""Offline data: datasets, their readers, samplers of batches and goals, and encoders of observations."""
 
 from twinax.offline._collect import collect_gymnasium, collect_maze, label_maze
 from twinax.offline._dataset import Dataset, from_arrays
+from twinax.offline._encoders import ENCODERS, Encoded, encoder, make_encoder
 from twinax.offline._goals import (
     GOAL_PRESETS,
     GoalMixture,
@@ -25,9 +26,11 @@ from twinax.offline._readers import (
 from twinax.offline._sampling import BatchOptions, batch_draws, batch_of_rows, random_crop, sample_batch
 
 __all__ = [
+    "ENCODERS",
     "GOAL_PRESETS",
     "BatchOptions",
     "Dataset",
+    "Encoded",
     "GoalMixture",
     "GoalOptions",
     "Normaliser",
@@ -35,6 +38,7 @@ __all__ = [
     "batch_of_rows",
     "collect_gymnasium",
     "collect_maze",
+    "encoder",
     "find_format",
     "from_arrays",
     "goal_batch_draws",
@@ -42,6 +46,7 @@ __all__ = [
     "goal_preset",
     "goal_rows",
     "label_maze",
+    "make_encoder",
     "random_crop",
     "read_arrays",
     "read_d4rl",
