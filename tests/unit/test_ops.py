@@ -130,6 +130,8 @@ LONG = np.sort(RNG.normal(size=100))
 PROBES = np.array([[-1.0, 0.0, 0.25], [0.5, 2.0, 9.0]])
 SEVERAL = RNG.integers(0, 6, (4, 3)).astype(np.int32)
 CUBE = RNG.normal(size=(2, 3, 4))
+IMAGES = RNG.normal(size=(2, 6, 5, 3))
+KERNEL = RNG.normal(size=(2, 3, 3, 3))
 TIES = np.array([[2.0, 1.0, 1.0, 0.0, 1.0], [0.0, 0.0, INF, -INF, 0.0], [INF, INF, INF, INF, INF]])
 
 
@@ -352,6 +354,17 @@ CASES = [
     ),
     Case("channels", ops.channels, (np.zeros((2, 0), np.int32), X[:3])),
     Case("khot_rows", ops.khot_rows, (KHOT[0].astype(np.int64), WEIGHT.T.copy()), False),
+    # Continuous random numbers, so no window of a pool has equal entries.
+    Case("conv2d", ops.conv2d, (IMAGES, KERNEL, BIAS[:2])),
+    Case("conv2d", lambda x, w: ops.conv2d(x, w, stride=2), (IMAGES, KERNEL)),
+    Case("conv2d", lambda x, w, b: ops.conv2d(x, w, b, 2), (IMAGES[:, :, :4], KERNEL, BIAS[:2])),
+    Case("conv2d", lambda x, w: ops.conv2d(x, w, None, 2, ((0, 2), (1, 0))), (IMAGES, KERNEL)),
+    Case("conv2d", lambda x, w: ops.conv2d(x, w, None, 3), (IMAGES, KERNEL[:, :, :1, :2])),
+    Case("conv2d", ops.conv2d, (IMAGES[:0], KERNEL, BIAS[:2])),
+    Case("max_pool", lambda x: ops.max_pool(x, 3, 2), (IMAGES,)),
+    Case("max_pool", lambda x: ops.max_pool(x, 3, 2), (IMAGES[:, :, :4],)),
+    Case("max_pool", lambda x: ops.max_pool(x, 2, 1), (IMAGES,)),
+    Case("max_pool", lambda x: ops.max_pool(x, 2, 3), (IMAGES,)),
     Case("transpose", ops.transpose, (WEIGHT,)),
     Case("einsum", lambda x, y: ops.einsum("ij,kj->ik", x, y), (X, Y)),
     *(

@@ -3,21 +3,27 @@
 from twinax.bridge._batches import batch_from_torch
 from twinax.bridge._checks import check_batch
 from twinax.bridge._exchange import NarrowingWarning, to_jax, to_numpy, to_torch
+from twinax.bridge._flax import KeyReport, Match, load_flax
+from twinax.bridge._flax_files import read_flax
 from twinax.bridge._moments import load_moments_into_torch, moments_from_optax, moments_from_torch, optax_from_moments
 from twinax.bridge._sync import ParameterSync
 from twinax.bridge._weights import load_state_dict, load_weights, save_weights, state_dict
 
 __all__ = [
+    "KeyReport",
+    "Match",
     "NarrowingWarning",
     "ParameterSync",
     "batch_from_torch",
     "check_batch",
+    "load_flax",
     "load_moments_into_torch",
     "load_state_dict",
     "load_weights",
     "moments_from_optax",
     "moments_from_torch",
     "optax_from_moments",
+    "read_flax",
     "save_weights",
     "state_dict",
     "to_jax",

@@ -1,8 +1,9 @@
-"""Offline data: datasets, their readers, and samplers of batches and goals."""
+"""Offline agents: data and its samplers, networks, losses, agents, and the problem that an engine trains."""
 
 from twinax.offline._agent import Agent, Nets, Sizes
 from twinax.offline._collect import collect_gymnasium, collect_maze, label_maze
 from twinax.offline._dataset import Dataset, from_arrays
+from twinax.offline._encoders import ENCODERS, Encoded, encoder, make_encoder
 from twinax.offline._goals import (
     GOAL_PRESETS,
     GoalMixture,
@@ -32,10 +33,12 @@ from twinax.offline.agents import AGENTS, agent
 
 __all__ = [
     "AGENTS",
+    "ENCODERS",
     "GOAL_PRESETS",
     "Agent",
     "BatchOptions",
     "Dataset",
+    "Encoded",
     "GoalMixture",
     "GoalOptions",
     "GymnasiumTask",
@@ -51,6 +54,7 @@ __all__ = [
     "batch_of_rows",
     "collect_gymnasium",
     "collect_maze",
+    "encoder",
     "find_format",
     "from_arrays",
     "goal_batch_draws",
@@ -60,6 +64,7 @@ __all__ = [
     "jax_agent",
     "label_maze",
     "load_pretrained",
+    "make_encoder",
     "problem",
     "random_crop",
     "read_arrays",

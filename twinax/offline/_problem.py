@@ -407,6 +407,8 @@ def problem(
         pretraining = pretraining.reward_free()
     found = {"pretrain": pretraining, "finetune": finetuning}
     needs_goals = "goals" in agent.needs
+    if needs_goals and goals is None:
+        goals = dataclasses.replace(goal_preset(agent.name), gamma=agent.discount)
     return Offline(
         agent=agent,
         datasets={phase: data for phase, data in found.items() if data is not None},
@@ -419,7 +421,7 @@ def problem(
             frame_stack=frame_stack,
             augment=augment,
         ),
-        goals=(goals or goal_preset(agent.name)) if needs_goals else None,
+        goals=goals if needs_goals else None,
         task=task,
         validation=validation,
         pretrained=pretrained,

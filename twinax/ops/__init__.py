@@ -401,6 +401,23 @@ def layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return _of[type(x)].layer_norm(x, weight, bias, eps)
 
 
+def conv2d(x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: Any = None) -> Any:
+    """Images (batch, height, width, in) convolved with PyTorch's layout of a weight: (out, in, height, width).
+
+    The border of zeros is XLA's SAME, which leaves ceil(size / stride) places: where it is uneven, the larger part
+    comes after. `padding` asks for another: (before, after) of the height and of the width.
+    """
+    return _of[type(weight)].conv2d(x, weight, bias, stride, padding)
+
+
+def max_pool(x: Any, window: int, stride: int) -> Any:
+    """The largest entry of each square window of images (batch, height, width, channels), with the places of `conv2d`.
+
+    What lies outside of an image never wins. Of equal entries the first, row by row, receives the gradient.
+    """
+    return _of[type(x)].max_pool(x, window, stride)
+
+
 def transpose(matrix: Any) -> Any:
     """The transposed matrix as a copy in its own memory order."""
     return _of[type(matrix)].transpose(matrix)
@@ -490,6 +507,7 @@ __all__ = [
     "clip",
     "concat",
     "cond",
+    "conv2d",
     "cos",
     "cos_pi",
     "cumsum",
@@ -515,6 +533,7 @@ __all__ = [
     "logsumexp",
     "map_rows",
     "max",
+    "max_pool",
     "maximum",
     "mean",
     "member_losses",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from twinax.ops._axis import current_seed_axis
+from twinax.ops._windows import same_padding
 
 MASKED = -1e9
 CACHE_NUMBERS = 2**17
@@ -234,6 +236,52 @@ def least_squares(rows, wanted):
 def layer_norm(x, weight, bias, eps):
     centred = x - jnp.mean(x, -1, keepdims=True)
     return centred * lax.rsqrt(jnp.mean(centred * centred, -1, keepdims=True) + eps) * weight + bias
+
+
+def conv2d(x, weight, bias, stride, padding):
+    border = "SAME" if padding is None else tuple(padding)
+    axes = ("NHWC", "OIHW", "NHWC")
+    y = lax.conv_general_dilated(x, weight, (stride, stride), border, dimension_numbers=axes)
+    return y if bias is None else y + bias
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def max_pool(x, window, stride):
+    lowest = np.array(-np.inf, x.dtype)
+    return lax.reduce_window(x, lowest, lax.max, (1, window, window, 1), (1, stride, stride, 1), "SAME")
+
+
+def _max_pool_forward(x, window, stride):
+    y = max_pool(x, window, stride)
+    return y, (x, y)
+
+
+def _max_pool_backward(window, stride, residual, gradient):
+    # XLA's own gradient on the CPU takes one element at a time. This compares whole slices, one for each place in the
+    # window, and adds up what falls on each of the stride x stride grids of the image.
+    x, y = residual
+    (top, bottom), (left, right) = same_padding(x.shape[1:3], (window, window), stride)
+    padded = jnp.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=-jnp.inf)
+    batch, height, width, channels = padded.shape
+    down, across = y.shape[1:3]
+    rows, columns = -(-height // stride), -(-width // stride)
+    free = jnp.ones(y.shape, bool)
+    nothing = jnp.zeros((batch, rows, columns, channels), gradient.dtype)
+    grids = [[nothing] * stride for _ in range(stride)]
+    for i, j in np.ndindex(window, window):
+        ends = (batch, i + (down - 1) * stride + 1, j + (across - 1) * stride + 1, channels)
+        hit = free & (lax.slice(padded, (0, i, j, 0), ends, (1, stride, stride, 1)) == y)
+        free = free & ~hit
+        a, b = i // stride, j // stride
+        borders = ((0, 0), (a, rows - down - a), (b, columns - across - b), (0, 0))
+        grids[i % stride][j % stride] += jnp.pad(where(hit, gradient, 0), borders)
+    image = jnp.stack([jnp.stack(grid, 3) for grid in grids], 2).reshape(
+        batch, rows * stride, columns * stride, channels
+    )
+    return (image[:, top : top + x.shape[1], left : left + x.shape[2]],)
+
+
+max_pool.defvjp(_max_pool_forward, _max_pool_backward)
 
 
 def khot_rows(indices, table):

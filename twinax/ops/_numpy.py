@@ -9,6 +9,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax.ops import _eager
+from twinax.ops._windows import same_padding
 
 MASKED = -1e9
 
@@ -225,6 +226,24 @@ def least_squares(rows, wanted):
 def layer_norm(x, weight, bias, eps):
     centred = x - x.mean(-1, keepdims=True)
     return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + eps) * weight + bias
+
+
+def conv2d(x, weight, bias, stride, padding):
+    window = weight.shape[2:]
+    border = same_padding(x.shape[1:3], window, stride) if padding is None else padding
+    y = np.tensordot(_windows(x, border, 0, window, stride), weight, ((3, 4, 5), (1, 2, 3)))
+    return y if bias is None else y + bias
+
+
+def max_pool(x, window, stride):
+    border = same_padding(x.shape[1:3], (window, window), stride)
+    return _windows(x, border, -np.inf, (window, window), stride).max((-2, -1))
+
+
+def _windows(x, border, value, window, stride):
+    """(batch, places down, places across, channels, window height, window width)"""
+    x = np.pad(x, [(0, 0), *border, (0, 0)], constant_values=value)
+    return np.lib.stride_tricks.sliding_window_view(x, window, (1, 2))[:, ::stride, ::stride]
 
 
 def khot_rows(indices, table):

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from twinax.ops import _eager
+from twinax.ops._windows import same_padding
 
 MASKED = -1e9
 _DTYPES = {
@@ -224,6 +225,27 @@ def least_squares(rows, wanted):
 
 def layer_norm(x, weight, bias, eps):
     return F.layer_norm(x, x.shape[-1:], weight, bias, eps)
+
+
+def conv2d(x, weight, bias, stride, padding):
+    border = same_padding(x.shape[1:3], weight.shape[2:], stride) if padding is None else padding
+    # A view, not a copy: to PyTorch these are images whose channels lie last in memory.
+    x, even = _bordered(x.permute(0, 3, 1, 2), border, 0.0)
+    return F.conv2d(x, weight, bias, stride, even).permute(0, 2, 3, 1)
+
+
+def max_pool(x, window, stride):
+    border = same_padding(x.shape[1:3], (window, window), stride)
+    x, even = _bordered(x.permute(0, 3, 1, 2), border, -math.inf)
+    return F.max_pool2d(x, window, stride, even).permute(0, 2, 3, 1)
+
+
+def _bordered(x, border, value):
+    """The images, and the border that PyTorch can add itself; one that is uneven is added here."""
+    (top, bottom), (left, right) = border
+    if top == bottom and left == right:
+        return x, (top, left)
+    return F.pad(x, (left, right, top, bottom), value=value), 0
 
 
 def khot_rows(indices, table):

@@ -1,0 +1,168 @@
+"""What the layers of Flax and of this project are called, and how their arrays lie."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax.tree_util as jtu
+import numpy as np
+
+from twinax.networks import Linear
+
+Names = Mapping[str, str | Sequence[str]]
+"""What Flax calls the layers of a field, without their numbers, or the list of them in the order of the field."""
+Layout = dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]]
+"""What Flax calls an array of a layer: its name here, and how it is turned round."""
+Parts = dict[str, list[tuple[str, Any]]]
+"""Fields of a network: names and values of what they hold."""
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "layers": ("Dense",),
+    "norms": ("LayerNorm", "GroupNorm", "MyGroupNorm"),
+    "norm": ("LayerNorm",),
+    "convs": ("Conv",),
+    "body": ("value_net", "vector_field_net"),
+    "trunk": ("actor_net", "trunk_net"),
+    "mean": ("mean_net",),
+    "log_std": ("log_std_net", "log_stds"),
+    "stacks": ("stack_blocks", "ResnetStack"),
+    "dense": ("MLP",),
+    "first": ("conv_init",),
+    "first_norm": ("norm_init",),
+    "blocks": ("ResNetBlock",),
+    "projection": ("conv_proj",),
+    "projection_norm": ("norm_proj",),
+    "encoder": ("state_encoder",),
+}
+"""What published agents call the fields of this project's networks, without the number at the end."""
+
+
+def as_it_is(array: np.ndarray) -> np.ndarray:
+    """The layout of vectors, which both sides share."""
+    return array
+
+
+def _dense(kernel: np.ndarray) -> np.ndarray:
+    """(..., in, out) to (..., out, in)."""
+    return np.swapaxes(kernel, -1, -2)
+
+
+def _convolution(kernel: np.ndarray) -> np.ndarray:
+    """(..., height, width, in, out) to (..., out, in, height, width)."""
+    return np.moveaxis(kernel, (-1, -2), (-4, -3))
+
+
+BIAS = {"bias": ("bias", as_it_is)}
+
+
+def _layouts() -> dict[type, tuple[int, Layout]]:
+    """For each type of layer: axes of its weight, and what Flax calls its arrays and how they are turned round."""
+    from twinax.offline._encoders import Conv, GroupNorm
+    from twinax.offline._networks import LayerNorm
+
+    norm = (1, {"scale": ("weight", as_it_is), **BIAS})
+    return {
+        Linear: (2, {"kernel": ("weight", _dense), **BIAS}),
+        Conv: (4, {"kernel": ("weight", _convolution), **BIAS}),
+        LayerNorm: norm,
+        GroupNorm: norm,
+    }
+
+
+def layout_of(node: Any) -> Layout | None:
+    """Of a layer; None for anything else."""
+    return _layouts().get(type(node), (0, None))[1]
+
+
+def _axes(node: Any) -> int:
+    """Axes of the weight of a layer, 0 if this is none."""
+    return _layouts().get(type(node), (0, None))[0]
+
+
+def _flax_axes(found: Any) -> int:
+    """Axes of the weight of a Flax layer, 0 if this is none."""
+    weight = found.get("kernel", found.get("scale")) if isinstance(found, Mapping) else None
+    return 0 if weight is None or isinstance(weight, Mapping) else np.ndim(weight)
+
+
+def under(there: str, key: str) -> str:
+    """The name of an entry of Flax parameters."""
+    return "/".join(part for part in (there, key) if part)
+
+
+def dotted(here: str, name: str) -> str:
+    """The name of a part of a network."""
+    return ".".join(part for part in (here, name) if part)
+
+
+def leaf_names(found: Any, there: str) -> Iterator[str]:
+    """The names of all arrays in a part of the Flax parameters."""
+    if not isinstance(found, Mapping):
+        yield there
+        return
+    for key, value in found.items():
+        yield from leaf_names(value, under(there, key))
+
+
+def inside(found: Any, there: str) -> tuple[Any, str]:
+    """What dictionaries of one entry hold, up to the dictionary of a layer."""
+    while isinstance(found, Mapping) and len(found) == 1:
+        ((key, inner),) = found.items()
+        if not isinstance(inner, Mapping) and key in ("kernel", "scale", "bias"):
+            break
+        found, there = inner, under(there, key)
+    return found, there
+
+
+def grouped(found: Mapping[str, Any], names: Names) -> dict[str, list[str]]:
+    """Keys by what they are called without the number at their end, in the order of that number.
+
+    Where `names` lists the keys of a field, these are a group with the name of that field, in the order of the list.
+    """
+    lists = {name: list(keys) for name, keys in names.items() if not isinstance(keys, str)}
+    listed = {name: keys for name, keys in lists.items() if keys and all(key in found for key in keys)}
+    taken = {key for keys in listed.values() for key in keys}
+    groups: dict[str, list[tuple[int, str]]] = {}
+    for key in found:
+        stem, number = re.fullmatch(r"(.*?)(?:_(\d+))?", key, re.DOTALL).groups()  # type: ignore[union-attr]
+        if key not in taken:
+            groups.setdefault(stem, []).append((int(number or 0), key))
+    return {stem: [key for _, key in sorted(keys)] for stem, keys in groups.items()} | listed
+
+
+def parts_of(node: Any) -> Parts:
+    """The fields of a network that hold arrays, each as a list of (name, part)."""
+    if dataclasses.is_dataclass(node):
+        fields = [f.name for f in dataclasses.fields(node) if not f.metadata.get("static")]
+        given = {name: getattr(node, name) for name in fields}
+    elif isinstance(node, (tuple, list)):
+        given = {"": node}
+    else:
+        given = dict(node) if isinstance(node, Mapping) else {}
+    parts: Parts = {}
+    for name, value in given.items():
+        several = enumerate(value) if isinstance(value, (tuple, list)) else ()
+        listed = [(dotted(name, str(i)), part) for i, part in several] or [(name, value)]
+        parts[name] = [(label, part) for label, part in listed if jtu.tree_leaves(part)]
+    return {name: listed for name, listed in parts.items() if listed}
+
+
+def by_type(
+    parts: Parts, groups: Mapping[str, list[str]], chosen: Mapping[str, str], found: Mapping, members: int
+) -> dict[str, str]:
+    """Groups for fields that no name fits, where one field and one group of a type of layer are left."""
+    ours: dict[int, list[str]] = {}
+    theirs: dict[int, list[str]] = {}
+    for name, children in parts.items():
+        kinds = {_axes(child) for _, child in children}
+        if name not in chosen and len(kinds) == 1:
+            ours.setdefault(kinds.pop(), []).append(name)
+    for stem, keys in groups.items():
+        kinds = {_flax_axes(found[key]) - members for key in keys}
+        if stem not in chosen.values() and len(kinds) == 1:
+            theirs.setdefault(kinds.pop(), []).append(stem)
+    pairs = [(names, theirs.get(kind, [])) for kind, names in ours.items() if kind > 0]
+    return {names[0]: stems[0] for names, stems in pairs if len(names) == len(stems) == 1}
