@@ -15,15 +15,12 @@ import argparse
 import dataclasses
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
+from measuring import CACHE, ask, matrix_rate
 
-ROOT = Path(__file__).resolve().parent.parent
-CACHE = ROOT / ".cache" / "benchmarks"
 AGENTS, TURNS, BATCH, WIDTH, QUANTILES, COSINES, FRAMES = 5, 50, 256, 250, 12, 64, 5
 QUOTED = {1.0: (1207.0, 11.1, 0.656), 0.6: (980.0, 11.4, 0.695), 0.0: (863.0, 11.8, 0.715)}
 """Sorrel, by epsilon: agent-steps/s collecting, train steps/s, seconds an epoch; one thread of a 2-core machine."""
@@ -125,36 +122,7 @@ def replay_bytes(carry) -> dict[str, int]:
     return {"views": int(views.nbytes), "float32": int(np.prod(views.shape[:-1])) * 150 * 4}
 
 
-def matrix_rate(threads: int) -> float:
-    """GFLOP/s of the products that a train step is made of, in XLA: (5, 3072, 250) x (5, 250, 250)."""
-    import jax
-    import jax.numpy as jnp
-
-    a, b = jnp.ones((AGENTS, BATCH * QUANTILES, WIDTH)), jnp.full((AGENTS, WIDTH, WIDTH), 1 / WIDTH)
-    many = jax.jit(lambda a, b: jax.lax.fori_loop(0, 10, lambda _, x: x @ b, a))
-    jax.block_until_ready(many(a, b))
-    best = np.inf
-    for _ in range(5):
-        begin = time.perf_counter()
-        jax.block_until_ready(many(a, b))
-        best = min(best, time.perf_counter() - begin)
-    return 10 * 2 * AGENTS * BATCH * QUANTILES * WIDTH * WIDTH / best / 1e9
-
-
 # The part that starts them
-
-
-def ask(arguments: list[str], threads: int = 0) -> dict:
-    """Run a part in its own process, perhaps on one core, and read the JSON of its last line."""
-    command = [sys.executable, str(Path(__file__).resolve()), *arguments]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    if threads == 1:
-        command = ["taskset", "-c", "0", *command]
-        environment["OMP_NUM_THREADS"] = "1"
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def main() -> None:
@@ -170,13 +138,13 @@ def main() -> None:
         print(json.dumps(work(mode, float(epsilon), int(worlds), int(repeats))))
         return
     if arguments.matrix is not None:
-        print(json.dumps({"rate": matrix_rate(arguments.matrix)}))
+        print(json.dumps({"rate": matrix_rate(AGENTS, BATCH * QUANTILES, WIDTH)}))
         return
     CACHE.mkdir(parents=True, exist_ok=True)
     repeats = "1" if arguments.quick else "5"
     cases = [(mode, epsilon, 1, 0) for epsilon in (1.0, 0.0) for mode in ("torch", "jax", "jax-sequential")]
     cases += [("jax", 0.6, 1, 0), ("jax", 0.0, 1, 1), ("torch", 0.0, 1, 1), ("jax", 1.0, 64, 0), ("jax", 0.0, 64, 0)]
-    rates = {1: ask(["--matrix", "1"], 1)["rate"], 2: ask(["--matrix", "0"])["rate"]}
+    rates = {1: ask(__file__, ["--matrix", "1"], 1)["rate"], 2: ask(__file__, ["--matrix", "0"])["rate"]}
     print(f"matrix products: {rates[1]:.0f} GFLOP/s on one core, {rates[2]:.0f} on all")
     print(f"one train step of one agent: {train_gigaflops():.2f} GFLOP")
     columns = {"mode": -16, "eps": 4, "worlds": 6, "cores": 5, "agent-steps/s": 14, "train/s": 8, "GFLOP/s": 8}
@@ -187,7 +155,7 @@ def main() -> None:
         name = f"{mode} epsilon {epsilon} worlds {worlds}" + (" one core" if cores == 1 else "")
         if arguments.only not in name:
             continue
-        found = ask(["--work", mode, str(epsilon), str(worlds), repeats], cores)
+        found = ask(__file__, ["--work", mode, str(epsilon), str(worlds), repeats], cores)
         epoch, collect = float(np.median(found["epoch"])), float(np.median(found["collect"]))
         steps, trained = AGENTS * TURNS * worlds / collect, AGENTS / max(epoch - collect, 1e-9)
         theirs = QUOTED[epsilon]

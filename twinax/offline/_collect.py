@@ -78,8 +78,8 @@ def _with_new_goals(maze: PointMaze, state: MazeState, reached: np.ndarray, rng:
     return dataclasses.replace(state, goal=goal)
 
 
-def label_maze(dataset: Dataset, maze: PointMaze, goal: Any) -> Dataset:
-    """The same walks as data of one task: the reward of an observation is 0 at the goal and -1 elsewhere.
+def label_maze(dataset: Dataset, maze: PointMaze, goal: Any, positive: bool = False) -> Dataset:
+    """The same walks as data of one task: the reward of an observation is 0 at the goal and -1 elsewhere, or 1 and 0.
 
     Masks are 0 at the goal, which is (x, y) in cells.
     """
@@ -87,7 +87,7 @@ def label_maze(dataset: Dataset, maze: PointMaze, goal: Any) -> Dataset:
     if dataset.normaliser is not None:
         raise dataset.error("the observations are normalised; label the dataset before that")
     reached = maze.reached(dataset.observations[:, :2], goal)
-    return dataclasses.replace(dataset, rewards=reached.astype(np.float32) - 1, masks=~reached, reward_on_next=False)
+    return dataclasses.replace(dataset, rewards=reached.astype(np.float32) - (not positive), masks=~reached, reward_on_next=False)
 
 
 def collect_gymnasium(

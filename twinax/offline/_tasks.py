@@ -53,6 +53,8 @@ class MazeTask(Task):
     """Where the goal is: x to the right, y down, in cells."""
     episodes: int = 64
     """Episodes of an evaluation, all at once."""
+    positive: bool = False
+    """Rewards are 1 at the goal and 0 elsewhere, in place of 0 and -1."""
 
     def __post_init__(self):
         if self.episodes < 1:
@@ -82,7 +84,7 @@ class MazeTask(Task):
             after, reward, reached, _ = self.maze.step(state, ops.cast(act(self.maze.observe(state)), state.position))
             going = 1 - over
             over = ops.maximum(over, ops.cast(reached, over))
-            return (after, total + going * reward, length + going, over), after.position
+            return (after, total + going * (reward + self.positive), length + going, over), after.position
 
         time = ops.arange(self.maze.max_steps, state.position)
         (_, total, length, over), path = ops.scan(move, (state, nothing, nothing, nothing), time)

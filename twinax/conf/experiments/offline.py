@@ -75,6 +75,8 @@ class TaskSection:
     """maze: whether actions push the point."""
     goal: list[float] = field(default_factory=lambda: [1.5, 1.5])
     """maze: where the goal is, x and y in cells."""
+    positive: bool = False
+    """maze: whether rewards are 1 at the goal and 0 elsewhere, in place of 0 and -1."""
     env: str | None = None
     """gymnasium: the id of the environment."""
     episodes: int = 64
@@ -201,7 +203,7 @@ def make_task(config: OfflineRoot) -> Task | None:
     if len(section.goal) != 2:
         raise TwinaxError(f"task.goal is {section.goal}; it must be [x, y] in cells of the maze")
     maze = PointMaze(section.walls, inertia=section.inertia)
-    return MazeTask(maze, (section.goal[0], section.goal[1]), section.episodes)
+    return MazeTask(maze, (section.goal[0], section.goal[1]), section.episodes, section.positive)
 
 
 def rows(config: OfflineRoot) -> tuple[Dataset, Dataset | None]:
@@ -216,7 +218,7 @@ def rows(config: OfflineRoot) -> tuple[Dataset, Dataset | None]:
         raise TwinaxError("there are no data: give a file with data=FILE, or task=maze to collect walks in it")
     labelled = first if data.finetune is None else read(config, data.finetune)
     if labelled.rewards is None and maze is not None:
-        labelled = label_maze(labelled, maze, config.task.goal)
+        labelled = label_maze(labelled, maze, config.task.goal, config.task.positive)
     return first, None if labelled.rewards is None else labelled
 
 

@@ -1,0 +1,44 @@
+"""What several benchmarks need: parts in processes of their own, and the machine's rate of matrix products."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".cache" / "benchmarks"
+
+
+def ask(script: str, arguments: list[str], threads: int = 0) -> dict:
+    """Run a script in its own process, perhaps on one core, and read the JSON of its last line."""
+    command = [sys.executable, str(Path(script).resolve()), *arguments]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    if threads == 1:
+        command = ["taskset", "-c", "0", *command]
+        environment["OMP_NUM_THREADS"] = "1"
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def matrix_rate(members: int, rows: int, width: int) -> float:
+    """GFLOP/s of products (members, rows, width) x (members, width, width) in XLA, the best of five."""
+    import jax
+    import jax.numpy as jnp
+
+    a, b = jnp.ones((members, rows, width)), jnp.full((members, width, width), 1 / width)
+    many = jax.jit(lambda a, b: jax.lax.fori_loop(0, 10, lambda _, x: x @ b, a))
+    jax.block_until_ready(many(a, b))
+    best = np.inf
+    for _ in range(5):
+        begin = time.perf_counter()
+        jax.block_until_ready(many(a, b))
+        best = min(best, time.perf_counter() - begin)
+    return 10 * 2 * members * rows * width * width / best / 1e9
