@@ -87,7 +87,9 @@ def label_maze(dataset: Dataset, maze: PointMaze, goal: Any, positive: bool = Fa
     if dataset.normaliser is not None:
         raise dataset.error("the observations are normalised; label the dataset before that")
     reached = maze.reached(dataset.observations[:, :2], goal)
-    return dataclasses.replace(dataset, rewards=reached.astype(np.float32) - (not positive), masks=~reached, reward_on_next=False)
+    return dataclasses.replace(
+        dataset, rewards=reached.astype(np.float32) - (not positive), masks=~reached, reward_on_next=False
+    )
 
 
 def collect_gymnasium(

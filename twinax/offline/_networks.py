@@ -83,7 +83,12 @@ def joined(*parts: Any) -> Array:
 
 
 class Value(eqx.Module):
-    """A number, or a vector, for each row of its inputs; an ensemble gives one for each member: (members, rows)."""
+    """A number, or a vector, for each row of its inputs; an ensemble gives one for each member: (members, rows).
+
+    >>> rng = np.random.default_rng(0)
+    >>> Value.init(rng, 3, (8,))(np.zeros((5, 3))).shape, Value.init(rng, 3, (8,), outputs=1)(np.zeros((5, 3))).shape
+    ((5,), (5, 1))
+    """
 
     body: Any
     scalar: bool = eqx.field(static=True)
@@ -94,14 +99,16 @@ class Value(eqx.Module):
         rng: np.random.Generator,
         inputs: int,
         hidden: Sequence[int],
-        outputs: int = 1,
+        outputs: int | None = None,
         members: int = 1,
         norm: bool = True,
     ) -> Value:
-        def make(rng):
-            return Perceptron.init(rng, inputs, hidden, outputs, norm)
+        """Vectors of width `outputs`, also where that is 1; without it, numbers."""
 
-        return cls(make(rng) if members == 1 else Ensemble.init(rng, members, make), outputs == 1)
+        def make(rng):
+            return Perceptron.init(rng, inputs, hidden, 1 if outputs is None else outputs, norm)
+
+        return cls(make(rng) if members == 1 else Ensemble.init(rng, members, make), outputs is None)
 
     def __call__(self, *parts: Any) -> Array:
         y = self.body(joined(*parts))
@@ -229,9 +236,16 @@ class Metric(eqx.Module):
         return cls(Ensemble.init(rng, members, lambda rng: Perceptron.init(rng, inputs, hidden, width, norm)))
 
     def __call__(self, states: Any, goals: Any) -> Float[Array, "members rows"]:
-        way = self.phi(states) - self.phi(goals)
-        square = ops.sum(way * way, -1)
+        return self.between(self.phi(states), self.phi(goals))
+
+    def between(self, a: Any, b: Any) -> Float[Array, "members rows"]:
+        """The same for states that were placed before."""
+        square = ops.sum((a - b) * (a - b), -1)
         return -ops.sqrt(ops.maximum(square, ops.full((), 1e-12, square)))
+
+    def first(self, states: Any) -> Float[Array, "rows width"]:
+        """Where the first member places states."""
+        return tree.map_leaves(lambda x: x[0], self.phi.members)(states)
 
 
 class Intention(eqx.Module):

@@ -58,18 +58,22 @@ class HILP(LatentIQL):
         if phase == "finetune":
             return batch
         z = on_sphere(draws["latent"])
-        way = self.features(nets.fixed, batch["next_observations"]) - self.features(nets.fixed, batch["observations"])
-        return {**batch, "latents": z, "rewards": ops.stop_gradient(ops.sum(way * z, -1))}
+        placed = nets.online["metric"].phi(batch["observations"])
+        way = self.features(nets.fixed, batch["next_observations"]) - placed[0]
+        return {**batch, "placed": placed, "latents": z, "rewards": ops.stop_gradient(ops.sum(way * z, -1))}
 
     def features(self, networks, states: Any) -> Any:
         """Where the first member places states."""
-        return networks["metric"].phi(states)[0]
+        return networks["metric"].first(states)
 
     def metric(self, nets: Nets, batch, draws):
         s, then, goals = batch["observations"], batch["next_observations"], batch["value_goals"]
-        v, target = nets.online["metric"](s, goals), nets.target["metric"]
+        online, target = nets.online["metric"], nets.target["metric"]
+        v = online.between(batch["placed"], online.phi(goals))
+        ends = target.phi(goals)
+        now, following = target.between(target.phi(s), ends), target.between(target.phi(then), ends)
         rewards, masks = batch["relabeled_rewards"], batch["relabeled_masks"]
-        loss = goal_value_loss(v, target(s, goals), target(then, goals), rewards, masks, self.discount, self.expectile)
+        loss = goal_value_loss(v, now, following, rewards, masks, self.discount, self.expectile)
         return loss, {"value_loss": loss, **spread("v", v)}
 
     def task_features(self, networks, batch) -> Any:
