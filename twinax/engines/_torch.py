@@ -35,7 +35,11 @@ class TorchUpdate:
     def __init__(self, recipe: Optimizer, networks: Any, moments: Moments, prepare: Callable[[Any], Any] | None = None):
         self.recipe, self.prepare = recipe, prepare or (lambda batch: batch)
         self.parameters = tree.named_leaves(networks)
-        groups = [{"params": [p], "lr": recipe.rate(name)} for name, p in self.parameters.items()]
+        # One group for each rate: a fused step costs as much for a group as for a parameter.
+        by_rate: dict[float, list[Any]] = {}
+        for name, parameter in self.parameters.items():
+            by_rate.setdefault(recipe.rate(name), []).append(parameter)
+        groups = [{"params": parameters, "lr": rate} for rate, parameters in by_rate.items()]
         if recipe.name == "sgd":
             self.optimizer: torch.optim.Optimizer = torch.optim.SGD(groups)
         else:

@@ -57,6 +57,8 @@ class Offline(Problem):
                 data.require_goals()
             if phase == "finetune":
                 data.require_rewards()
+        if self.validation is not None and "finetune" in self.datasets:
+            self.validation.require_rewards()
         if self.pretrain_steps < 0:
             raise TwinaxError(f"pretrain_steps is {self.pretrain_steps}; it must be at least 0")
         if self.pretrain_steps and "pretrain" not in self.datasets and self.pretrained is None:

@@ -159,7 +159,7 @@ def build_problem(config: OfflineRoot):
     at_least(0, phases__pretrain=config.phases.pretrain)
     if config.data.normalise not in KINDS:
         raise UnknownName("data.normalise", config.data.normalise, KINDS)
-    agent = restore(config.agent)
+    agent, task = restore(config.agent), make_task(config)
     raw, labelled = rows(config)
     state, steps, statistics = None, config.phases.pretrain, None
     if config.phases.pretrained is not None:
@@ -176,7 +176,9 @@ def build_problem(config: OfflineRoot):
             finetuning = dataclasses.replace(
                 finetuning, observations=pretraining.observations, next_observations=pretraining.next_observations
             )
-    validation = None if config.data.validation is None else read(config, config.data.validation).normalised(statistics)
+    validation = None
+    if config.data.validation is not None:
+        validation = in_task(config, read(config, config.data.validation)).normalised(statistics)
     check_sizes(config, raw)
     return problem(
         agent,
@@ -185,7 +187,7 @@ def build_problem(config: OfflineRoot):
         pretrain_steps=steps,
         batch_size=config.trainer.batch_size,
         optimizer=restore(config.optimizer),
-        task=make_task(config),
+        task=task,
         validation=validation,
         pretrained=state,
     )
@@ -202,24 +204,32 @@ def make_task(config: OfflineRoot) -> Task | None:
         return GymnasiumTask(section.env, section.episodes, section.copies, seed=config.seed)
     if len(section.goal) != 2:
         raise TwinaxError(f"task.goal is {section.goal}; it must be [x, y] in cells of the maze")
-    maze = PointMaze(section.walls, inertia=section.inertia)
-    return MazeTask(maze, (section.goal[0], section.goal[1]), section.episodes, section.positive)
+    return MazeTask(make_maze(config), (section.goal[0], section.goal[1]), section.episodes, section.positive)
 
 
 def rows(config: OfflineRoot) -> tuple[Dataset, Dataset | None]:
     """Pretraining data, and those of the task if there are rewards; not yet normalised."""
-    data, in_maze = config.data, config.task.name == "maze"
-    maze = PointMaze(config.task.walls, inertia=config.task.inertia) if in_maze else None
+    data = config.data
     if data.file is not None:
         first = read(config, data.file)
-    elif maze is not None:
-        first = collect_maze(maze, data.trajectories, data.steps, data.walk, data.noise, data.seed)
+    elif config.task.name == "maze":
+        first = collect_maze(make_maze(config), data.trajectories, data.steps, data.walk, data.noise, data.seed)
     else:
         raise TwinaxError("there are no data: give a file with data=FILE, or task=maze to collect walks in it")
-    labelled = first if data.finetune is None else read(config, data.finetune)
-    if labelled.rewards is None and maze is not None:
-        labelled = label_maze(labelled, maze, config.task.goal, config.task.positive)
+    labelled = in_task(config, first if data.finetune is None else read(config, data.finetune))
     return first, None if labelled.rewards is None else labelled
+
+
+def make_maze(config: OfflineRoot) -> PointMaze:
+    """The maze of the task."""
+    return PointMaze(config.task.walls, inertia=config.task.inertia)
+
+
+def in_task(config: OfflineRoot, data: Dataset) -> Dataset:
+    """The data with the maze's rewards, if they have none of their own."""
+    if data.rewards is not None or config.task.name != "maze":
+        return data
+    return label_maze(data, make_maze(config), config.task.goal, config.task.positive)
 
 
 def read(config: OfflineRoot, path: str) -> Dataset:
