@@ -51,3 +51,14 @@ def double_precision():
     import jax
 
     jax.config.update("jax_enable_x64", True)
+
+
+@pytest.fixture
+def quick_compilation():
+    """The programs here run for a moment only: compiling them well would take longer than running them badly."""
+    import jax
+
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)

@@ -51,17 +51,6 @@ WITH_SMALL_SIZES = {
 """Commands that a marked block may run, and what is added at their end, where it wins."""
 
 
-@pytest.fixture
-def quick_compilation():
-    """The programs here run for a moment only: compiling them well would take longer than running them badly."""
-    import jax
-
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 @dataclass(frozen=True)
 class Block:
     """One fenced piece of a page."""

@@ -14,6 +14,8 @@ from twinax import tree
 from twinax.offline import AGENTS
 from twinax.offline._agent import PHASES
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 # Which networks a loss differentiates, by agent, phase and loss.
 BC = {"bc": "actor"}
 IQL = {"value": "value", "critic": "critic", "actor": "actor"}

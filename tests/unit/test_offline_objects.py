@@ -20,6 +20,8 @@ from twinax.networks import ema
 from twinax.offline import Sizes, TorchAgent, jax_agent, problem
 from twinax.offline._problem import below
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SIZES = Sizes(3, 2, 6)
 
 

@@ -16,6 +16,8 @@ from twinax.offline import MazeTask, collect_maze, label_maze, problem
 from twinax.offline._problem import below
 from twinax.optimizer import Moments
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 NINE = ("iql", "rebrac", "mbpo_rebrac", "dino_rebrac", "crl_infonce", "td_infonce", "fb_repr", "hilp", "infom")
 SWITCH = 8
 
