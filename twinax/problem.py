@@ -54,6 +54,8 @@ class Problem(ABC):
     """Static sizes for the ragged part of a batch, ascending; empty when nothing is ragged."""
     warm_up: int = 0
     """Steps before the first that learns, such as those that fill a replay."""
+    best: tuple[str, ...] = ()
+    """Metrics of an evaluation whose largest value so far, and its step, are part of a run's summary."""
 
     @abstractmethod
     def init(self, seed: int) -> State:

@@ -57,6 +57,8 @@ class Agents(Problem):
     film: bool = True
     """Whether an evaluation shows one world turn by turn."""
 
+    best = ("score_greedy",)
+
     def __post_init__(self):
         have = sum(group.count for group in self.groups.values())
         if have != self.world.num_agents:

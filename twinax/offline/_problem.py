@@ -45,6 +45,8 @@ class Offline(Problem):
     pretrained: State | None = None
     """Where finetuning begins, in place of pretraining."""
 
+    best = ("success", "return")
+
     def __post_init__(self):
         if not self.datasets:
             raise TwinaxError("there are no data; give pretraining data, finetuning data or both")

@@ -13,8 +13,8 @@ from twinax.parity._report import Row
 FLOOR = 1e-3
 """Arrays smaller than this are judged as if they were this large: rounding noise around 0 has no relative size."""
 WEIGHTS_FLOOR = 0.1
-"""The same for trained parameters. One that the loss does not depend on, such as a bias before a softmax, has a gradient
-of rounding noise, and Adam divides gradients by their own size."""
+"""The same for trained parameters. One that the loss does not depend on, such as a bias before a softmax, has a
+gradient of rounding noise, and Adam divides gradients by their own size."""
 
 
 def compare(

@@ -30,6 +30,8 @@ ENTRIES = {
     "sampled_total_variation": Entry(
         "Sampled total variation", "From recent samples; sampling alone keeps it above 0."
     ),
+    "success": Entry("Success", "Share of episodes that reach the goal."),
+    "return": Entry("Return", "Sum of an episode's rewards."),
     "score": Entry("Score", "Reward of all agents in an epoch of training."),
     "score_greedy": Entry("Score, greedy", "Reward of all agents in an epoch without exploration."),
     "score_epsilon": Entry("Score with some exploration", "The same with a small probability of random actions."),

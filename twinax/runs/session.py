@@ -21,7 +21,7 @@ from twinax.runs.metrics import Row
 from twinax.runs.plan import Plan
 from twinax.runs.progress import Progress
 from twinax.runs.recorder import Recorder, merge
-from twinax.runs.summary import summarize
+from twinax.runs.summary import best, summarize
 
 # A chunk should not last longer than this, so that the log, the bar and Ctrl-C stay lively.
 _CHUNK_SECONDS = 2.0
@@ -171,7 +171,9 @@ class Session:
             "steps_per_second": self.speed,
             "compile_seconds": float(self.engine.compile_seconds),
         }
-        facts = {"parameters": int(self.engine.num_parameters), "problem": self.engine.problem.describe()}
+        problem = self.engine.problem
+        facts = {"parameters": int(self.engine.num_parameters), "problem": problem.describe()}
+        facts = {**best(self.logger.rows, problem.best), **facts}
         row = self.logger.rows[-1] if self.logger.rows else None
         return summarize(self.plan, status, self.done, row, self.metrics, timing, facts, self.command)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,21 @@ def summarize(
         "command": command,
         "plan": plan.as_dict(),
     }
+
+
+def best(rows: Iterable[Row], names: Iterable[str]) -> dict[str, Any]:
+    """The largest value of some metrics, and the first step that had it.
+
+    >>> best([{"step": 1, "score": 2.0}, {"step": 2}, {"step": 3, "score": 5.0}], ["score"])
+    {'best_score': 5.0, 'best_score_step': 3}
+    """
+    found: dict[str, Any] = {}
+    for name in names:
+        scored = [row for row in rows if isinstance(row.get(name), int | float)]
+        if scored:
+            row = max(scored, key=lambda row: row[name])  # the first of equal ones
+            found |= {f"best_{name}": row[name], f"best_{name}_step": row["step"]}
+    return found
 
 
 def threads(mode: str) -> int:
