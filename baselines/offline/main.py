@@ -13,7 +13,7 @@ import sys
 from twinax.cli import main
 
 BY_GOALS = ["task.positive=true", "optimizer.learning_rate=1e-3"]
-"""For agents that weigh goals by their reward: where most of it is 0, most goals say nothing, in place of a wrong word."""
+"""For agents that weigh goals by their reward: where it is 0 elsewhere, only goals at the right place count."""
 SETTINGS: dict[str, list[str]] = {
     "bc": [],
     "iql": [],

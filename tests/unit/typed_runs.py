@@ -11,12 +11,12 @@ import sys
 import numpy as np
 from jaxtyping import TypeCheckError, install_import_hook
 
-PACKAGES = ["twinax.envs", "twinax.gflownet", "twinax.iqn", "twinax.networks"]
+PACKAGES = ["twinax.envs", "twinax.gflownet", "twinax.iqn", "twinax.networks", "twinax.offline"]
 
 with install_import_hook(PACKAGES, "beartype.beartype"):
-    from twinax import gflownet, iqn
+    from twinax import gflownet, iqn, offline
     from twinax.engines import make_engine
-    from twinax.envs import Cleanup, GridReward, Hypergrid, TreasureHunt
+    from twinax.envs import Cleanup, GridReward, Hypergrid, PointMaze, TreasureHunt
     from twinax.gflownet._exploration import sample_actions
 
 
@@ -43,13 +43,27 @@ def hunts():
         yield name, iqn.problem(world, {name: learners, "other": other}, worlds=2, evaluation_worlds=2)
 
 
-FAMILIES = {"gflownet": hypergrids, "iqn": hunts}
+def walks():
+    """Agents that between them use every loss, network and sampler."""
+    maze = PointMaze("u", max_steps=5)
+    data = offline.label_maze(offline.collect_maze(maze, 3, 12), maze, (1.5, 1.5)).normalised("normal")
+    task = offline.MazeTask(maze, (1.5, 1.5), episodes=2)
+    for name in ("iql", "mbpo_rebrac", "td_infonce", "fb_repr", "hilp", "infom", "hiql"):
+        options = {} if name in ("iql", "mbpo_rebrac") else {"width": 4}
+        agent = offline.agent(name)(hidden=(6,), **options)
+        yield name, offline.problem(agent, data, data, pretrain_steps=1, batch_size=4, task=task)
+
+
+FAMILIES = {"gflownet": (hypergrids, ("torch", "hybrid", "jax")), "iqn": (hunts, ("torch", "hybrid", "jax"))}
+# Eager PyTorch visits every function that JAX would trace.
+FAMILIES["offline"] = (walks, ("torch",))
 
 
 def main(family: str) -> None:
     """Train a few steps in each mode and evaluate; then see that a wrong array is refused."""
-    for name, problem in FAMILIES[family]():
-        for mode in ("torch", "hybrid", "jax"):
+    problems, modes = FAMILIES[family]
+    for name, problem in problems():
+        for mode in modes:
             engine = make_engine(mode, problem, chunk=3)
             engine.start(0)
             engine.run(3)
