@@ -12,7 +12,7 @@ from twinax import ops, tree
 from twinax.engines import make_engine
 from twinax.envs import PointMaze
 from twinax.errors import TwinaxError
-from twinax.offline import MazeTask, collect_maze, label_maze, problem
+from twinax.offline import GymnasiumTask, MazeTask, collect_gymnasium, collect_maze, label_maze, problem
 from twinax.offline._problem import below
 from twinax.optimizer import Moments
 
@@ -358,3 +358,40 @@ def test_goals_need_a_last_row_that_is_terminal():
 def test_discrete_actions_are_refused():
     with pytest.raises(TwinaxError, match="actions are discrete"):
         made("iql", data=few.walks(actions=np.zeros(54, np.int32)))
+
+
+def test_copies_of_a_gymnasium_environment_are_counted_as_single_episodes():
+    gymnasium = pytest.importorskip("gymnasium")
+    task = GymnasiumTask("Pendulum-v1", episodes=3, copies=2, seed=5)
+
+    def act(observations):
+        return np.tanh(observations[:, :1] + observations[:, 2:])
+
+    found = task.play(act)
+    env = gymnasium.make("Pendulum-v1")
+    want = {}
+    for copy, episodes in ((0, 2), (1, 1)):
+        seen, _ = env.reset(seed=5 + copy)
+        for episode in range(episodes):
+            total, over = 0.0, False
+            while not over:
+                seen, reward, terminated, truncated, _ = env.step(2 * act(seen[None].astype(np.float32))[0])
+                total, over = total + reward, terminated or truncated
+            want[copy, episode] = total
+            seen, _ = env.reset()
+    env.close()
+    np.testing.assert_allclose(sorted(found["returns"]), sorted(want.values()), rtol=1e-6)
+    assert found["lengths"].tolist() == [200] * 3 and "successes" not in found
+
+
+def test_an_agent_is_judged_in_gymnasium():
+    pytest.importorskip("gymnasium")
+    data = collect_gymnasium("Pendulum-v1", steps=60)
+    subject = problem(
+        few.small("iql"), None, data, batch_size=4, task=GymnasiumTask("Pendulum-v1", episodes=2, copies=2)
+    )
+    engine = make_engine("torch", subject, chunk=2)
+    engine.start(0)
+    engine.run(2)
+    first, again = engine.evaluate(), engine.evaluate()
+    assert first == again and first["length"] == 200 and first["return"] < 0
