@@ -32,4 +32,4 @@ class DrawBlocks:
             steps = np.arange(first, first + self.length, dtype=np.int32)
             self._values = {k: np.array(v) for k, v in self._block(np.uint32(seed), steps).items()}
             self._held = (seed, first)
-        return {k: v[step - first] for k, v in self._values.items()}
+        return {k: v[step - first, ...] for k, v in self._values.items()}

@@ -53,7 +53,7 @@ def perceptron(layers: Sequence[Linear | ActingLinear], act: str, x: Any) -> Arr
 class Ensemble(eqx.Module):
     """Several networks of one shape in one tree whose leaves have a leading member axis.
 
-    `ensemble(x)` gives the members' outputs stacked on a new leading axis.
+    `ensemble(*inputs)` gives the members' outputs stacked on a new leading axis.
     """
 
     members: Any
@@ -71,11 +71,11 @@ class Ensemble(eqx.Module):
         """How many members there are."""
         return jtu.tree_leaves(self.members)[0].shape[0]
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, *inputs: Any) -> Array:
         leaf = jtu.tree_leaves(self.members)[0]
         if ops.framework(leaf) == "jax":
             import jax
 
-            return jax.vmap(lambda net: net(x))(self.members)
-        outputs = [tree.map_leaves(lambda w, i=i: w[i], self.members)(x) for i in range(self.number)]
+            return jax.vmap(lambda net: net(*inputs))(self.members)
+        outputs = [tree.map_leaves(lambda w, i=i: w[i], self.members)(*inputs) for i in range(self.number)]
         return tree.map_leaves(lambda *leaves: ops.stack(leaves), *outputs)

@@ -12,6 +12,7 @@ import numpy as np
 from twinax import ops
 from twinax.errors import TwinaxError, UnknownName
 from twinax.noise import Draw
+from twinax.offline._encoders import encoder, make_encoder, with_encoders
 
 Batch = Mapping[str, Any]
 """Rows of the data by name: observations, actions, next_observations, rewards, masks, and what `needs` adds."""
@@ -21,11 +22,23 @@ PHASES = ("pretrain", "finetune")
 
 @dataclass(frozen=True)
 class Sizes:
-    """Widths of what the data holds, and rows of a batch."""
+    """Widths of what the networks see, and rows of a batch. `Agent.sizes` makes them for observations of any shape."""
 
     observation: int
+    """Of an observation, or of what encoders make of it."""
     action: int
     batch: int = 256
+    shape: tuple[int, ...] = ()
+    """Of an observation, with its frames stacked; by default a vector."""
+
+    def __post_init__(self):
+        if not self.shape:
+            object.__setattr__(self, "shape", (self.observation,))
+
+    @property
+    def images(self) -> bool:
+        """Whether observations are images."""
+        return len(self.shape) > 1
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,8 @@ class Agent(ABC):
     """LayerNorm in values and critics."""
     faithful: bool = False
     """The released behaviour, its errors included."""
+    encoder: str = ""
+    """What makes observations vectors, one for each network: impala_small for images; empty for vectors as they are."""
 
     name: ClassVar[str] = ""
     needs: ClassVar[tuple[str, ...]] = ()
@@ -84,6 +99,12 @@ class Agent(ABC):
     """Targets that become copies when finetuning begins."""
     actor_sees: ClassVar[str] = ""
     """What the actor is given besides the state: nothing, a task's latent, or a goal."""
+    reads_goals: ClassVar[tuple[str, ...]] = ()
+    """Networks whose second argument is a goal; it has an encoder of its own."""
+    reads_nothing: ClassVar[tuple[str, ...]] = ()
+    """Networks that read no observation, so that no encoder is put in front of them."""
+    encodes: ClassVar[bool] = True
+    """Whether the agent can have encoders."""
 
     def __post_init__(self):
         if not self.hidden or min(self.hidden) < 1:
@@ -93,6 +114,10 @@ class Agent(ABC):
                 raise TwinaxError(f"{label} is {getattr(self, label)}; it must be between 0 and 1")
         if self.actor_freq < 1:
             raise TwinaxError(f"actor_freq is {self.actor_freq}; it must be at least 1")
+        if self.encoder and not self.encodes:
+            raise TwinaxError(f"{self.name} predicts observations, so it has no encoder and reads vectors only")
+        if self.encoder:
+            encoder(self.encoder)
 
     def known(self, label: str, values: tuple[str, ...]) -> None:
         """Refuse a choice that is not one of these."""
@@ -104,9 +129,32 @@ class Agent(ABC):
         """All networks: each is trained in one phase at least."""
         return tuple(dict.fromkeys(name for phase in PHASES for name in cls.trained[phase]))
 
+    def sizes(self, shape: tuple[int, ...], action: int, batch: int = 256) -> Sizes:
+        """Sizes for observations of a shape, with their frames stacked."""
+        if self.encoder:
+            return Sizes(make_encoder(self.encoder, np.random.default_rng(0), shape).width, action, batch, shape)
+        if len(shape) != 1:
+            advice = "give it an encoder, such as impala_small" if self.encodes else "it predicts observations"
+            raise TwinaxError(f"observations have shape {shape}, but {self.name} reads vectors; {advice}")
+        return Sizes(shape[0], action, batch, shape)
+
+    def build(self, rng: np.random.Generator, sizes: Sizes) -> dict[str, Any]:
+        """The networks with their first weights, by name, each with an encoder of its own if there are encoders."""
+        networks = self.networks(rng, sizes)
+        if not self.encoder:
+            return networks
+
+        def make() -> Any:
+            return make_encoder(self.encoder, rng, sizes.shape)
+
+        return {
+            name: net if name in self.reads_nothing else with_encoders(net, make, name in self.reads_goals)
+            for name, net in networks.items()
+        }
+
     @abstractmethod
     def networks(self, rng: np.random.Generator, sizes: Sizes) -> dict[str, Any]:
-        """The networks with their first weights, by name."""
+        """The networks for observations, or what encoders make of them, of width `sizes.observation`."""
 
     @abstractmethod
     def losses(self, phase: str) -> dict[str, Loss]:

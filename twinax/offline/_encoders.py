@@ -7,6 +7,7 @@ share one.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,7 +18,7 @@ import numpy as np
 
 from twinax import ops
 from twinax.errors import TwinaxError, UnknownName
-from twinax.offline._networks import LayerNorm, Perceptron
+from twinax.offline._networks import Bilinear, Encoded, LayerNorm, Metric, Perceptron
 from twinax.types import Array, Float
 
 Border = tuple[tuple[int, int], tuple[int, int]]
@@ -243,25 +244,6 @@ class StateEncoder(eqx.Module):
         return self.net(observations)
 
 
-class Encoded(eqx.Module):
-    """A network with an encoder of its own: `net(encoder(observations), *rest)`.
-
-    >>> rng = np.random.default_rng(0)
-    >>> encoder = StateEncoder.init(rng, (3,), (8, 4))
-    >>> Encoded(encoder, Perceptron.init(rng, encoder.width, (8,), 2))(np.zeros((5, 3), np.float32)).shape
-    (5, 2)
-    """
-
-    encoder: Any
-    net: Any
-    arguments: int = eqx.field(static=True, default=1)
-    """How many of the first arguments are encoded: a metric of a state and a goal encodes both."""
-
-    def __call__(self, *parts: Any) -> Any:
-        encoded = [None if part is None else self.encoder(part) for part in parts[: self.arguments]]
-        return self.net(*encoded, *parts[self.arguments :])
-
-
 ENCODERS: dict[str, Maker] = {
     "impala": Impala.init,
     "impala_small": partial(Impala.init, blocks=1),
@@ -291,6 +273,19 @@ def make_encoder(name: str, rng: np.random.Generator, observation_shape: Sequenc
     512
     """
     return encoder(name)(rng, observation_shape)
+
+
+def with_encoders(net: Any, make: Callable[[], Any], goal: bool = False) -> Any:
+    """A network behind encoders of its own, each made by `make`.
+
+    Its first argument is a state, and with `goal` its second one a goal. A bilinear network has one for states and one
+    for goals, a metric one for both; the others' further arguments are actions and latents, which are not encoded.
+    """
+    if isinstance(net, Bilinear):
+        return dataclasses.replace(net, phi=Encoded(make(), net.phi), psi=Encoded(make(), net.psi))
+    if isinstance(net, Metric):
+        return dataclasses.replace(net, phi=Encoded(make(), net.phi))
+    return Encoded(make(), net, goal_encoder=make() if goal else None)
 
 
 def _swish(x: Any) -> Array:

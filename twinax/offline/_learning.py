@@ -31,7 +31,7 @@ class Lesson:
 def first_state(agent: Agent, sizes: Sizes, seed: int) -> State:
     """Fresh networks, and targets that are copies of them."""
     rng = np.random.default_rng(seed)
-    networks = agent.networks(rng, sizes)
+    networks = agent.build(rng, sizes)
     return State(
         networks=networks,
         targets=tree.map_leaves(np.copy, agent.first_targets(networks, rng, sizes)),

@@ -66,7 +66,8 @@ class Perceptron(eqx.Module):
         layers = tuple(Linear.xavier(rng, a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
         return cls(layers, tuple(LayerNorm.init(width) for width in hidden) if norm else (), outputs is None)
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, *parts: Any) -> Array:
+        x = joined(*parts)
         active = len(self.layers) - (not self.final)
         for i, layer in enumerate(self.layers):
             x = layer(x)
@@ -80,6 +81,29 @@ def joined(*parts: Any) -> Array:
     """The parts that exist, side by side."""
     given = [part for part in parts if part is not None]
     return given[0] if len(given) == 1 else ops.concat(given, -1)
+
+
+class Encoded(eqx.Module):
+    """A network with encoders of its own: `net(encoder(observations), *rest)`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> encoder = Perceptron.init(rng, 3, (8,), 4)
+    >>> Encoded(encoder, Perceptron.init(rng, 4, (8,), 2))(np.zeros((5, 3), np.float32)).shape
+    (5, 2)
+    """
+
+    encoder: Any
+    net: Any
+    arguments: int = eqx.field(static=True, default=1)
+    """How many of the first arguments it encodes: a metric of a state and a goal encodes both, and where it is 0 the
+    network reads what was encoded before."""
+    goal_encoder: Any = None
+    """That of the argument after these, a goal, where it has another."""
+
+    def __call__(self, *parts: Any) -> Any:
+        encoders = [self.encoder] * self.arguments + ([] if self.goal_encoder is None else [self.goal_encoder])
+        read = [part if part is None else encode(part) for encode, part in zip(encoders, parts, strict=False)]
+        return self.net(*read, *parts[len(encoders) :])
 
 
 class Value(eqx.Module):
@@ -191,8 +215,10 @@ class Bilinear(eqx.Module):
     Gives (members, rows, goals).
     """
 
-    phi: Ensemble
-    psi: Ensemble
+    phi: Any
+    """Of a state and an action: an ensemble, perhaps behind an encoder."""
+    psi: Any
+    """Of a goal."""
 
     @classmethod
     def init(
@@ -211,7 +237,7 @@ class Bilinear(eqx.Module):
         return cls(ensemble(inputs), ensemble(goals))
 
     def __call__(self, goals: Any, *parts: Any) -> Float[Array, "members rows goals"]:
-        return self.pairs(self.phi(joined(*parts)), goals)
+        return self.pairs(self.phi(*parts), goals)
 
     def pairs(self, phi: Any, goals: Any) -> Float[Array, "members rows goals"]:
         """The same for states and actions that were placed before."""
@@ -221,7 +247,8 @@ class Bilinear(eqx.Module):
 class Metric(eqx.Module):
     """The value of a goal as a distance: -|phi(s) - phi(g)|, (members, rows)."""
 
-    phi: Ensemble
+    phi: Any
+    """Of a state or a goal: an ensemble, perhaps behind an encoder."""
 
     @classmethod
     def init(
@@ -245,7 +272,10 @@ class Metric(eqx.Module):
 
     def first(self, states: Any) -> Float[Array, "rows width"]:
         """Where the first member places states."""
-        return tree.map_leaves(lambda x: x[0], self.phi.members)(states)
+        phi = self.phi
+        if isinstance(phi, Encoded):
+            phi, states = phi.net, phi.encoder(states)
+        return tree.map_leaves(lambda x: x[0], phi.members)(states)
 
 
 class Intention(eqx.Module):

@@ -90,15 +90,16 @@ class TorchAgent:
         """
         import torch
 
-        rows = observations[None] if observations.ndim == 1 else observations
+        one = observations.ndim == len(self.sizes.shape)
+        rows = observations[None] if one else observations
         given = self.latent if given is None else given
-        if given is not None and given.ndim == 1:
-            given = given.expand(len(rows), -1)
+        if given is not None and given.ndim == (len(self.sizes.shape) if self.agent.actor_sees == "goal" else 1):
+            given = given.expand(len(rows), *given.shape)
         spec = {"noise": Draw((len(rows), self.sizes.action), "normal")}
-        noise = generator_draws(spec, self._generator)["noise"].to(rows.dtype)
+        noise = generator_draws(spec, self._generator)["noise"].to(jtu.tree_leaves(self.networks)[0].dtype)
         with torch.no_grad():
             actions = self.agent.act(self.networks, rows, given, noise, temperature)
-        return actions[0] if observations.ndim == 1 else actions
+        return actions[0] if one else actions
 
     def state_dict(self) -> dict[str, Any]:
         """Networks and targets by name."""

@@ -34,7 +34,7 @@ def load_pretrained(run: Path | str, agent: Agent, sizes: Sizes) -> tuple[State,
             f"{run} has no checkpoint of its pretraining, which ended at step {end}; pretrain with trainer.steps={end}"
         )
     rng = np.random.default_rng(0)
-    networks = agent.networks(rng, sizes)
+    networks = agent.build(rng, sizes)
     like = State(
         networks=networks,
         targets=agent.first_targets(networks, rng, sizes),
@@ -44,6 +44,8 @@ def load_pretrained(run: Path | str, agent: Agent, sizes: Sizes) -> tuple[State,
         seed=np.zeros((), np.uint32),
     )
     state, _ = checkpoint.load(checkpoint.place(directory.path, saved[-1]), like, part=True)
+    if sizes.images:
+        return state, Normaliser.none()
     kept = state.carry["normaliser"]
     return state, Normaliser(np.float64(kept["shift"]), np.float64(kept["scale"]), "normal")
 
@@ -51,8 +53,8 @@ def load_pretrained(run: Path | str, agent: Agent, sizes: Sizes) -> tuple[State,
 def statistics_of(normaliser: Normaliser | None, sizes: Sizes) -> dict[str, np.ndarray]:
     """A normaliser as arrays that a checkpoint holds; without one, those that change nothing."""
     shift, scale = (0.0, 1.0) if normaliser is None else (normaliser.shift, normaliser.scale)
-    width = (sizes.observation,)
+    width = () if sizes.images else sizes.shape
     return {
-        "shift": np.broadcast_to(shift, width).astype(np.float32),
-        "scale": np.broadcast_to(scale, width).astype(np.float32),
+        "shift": np.array(np.broadcast_to(shift, width), np.float32),
+        "scale": np.array(np.broadcast_to(scale, width), np.float32),
     }

@@ -53,8 +53,8 @@ class Offline(Problem):
         for phase, data in self.datasets.items():
             if data.actions.ndim != 2:
                 raise data.error("actions are discrete; these agents act in a box of real numbers")
-            if data.observations.ndim != 2:
-                raise data.error(f"observations have shape {data.observations.shape[1:]}; they must be vectors")
+            if data.observations.ndim == 2 and self.batch.frame_stack > 1:
+                raise data.error(f"frame_stack is {self.batch.frame_stack}, but observations are vectors, not images")
             if self.goals is not None:
                 data.require_goals()
             if phase == "finetune":
@@ -67,17 +67,20 @@ class Offline(Problem):
             raise TwinaxError(f"pretrain_steps is {self.pretrain_steps}, but there are no pretraining data")
         if not self.pretrain_steps and "finetune" not in self.datasets:
             raise TwinaxError("pretrain_steps is 0, but there are no finetuning data")
-        widths = {(data.observations.shape[1], data.actions.shape[1]) for data in self.datasets.values()}
-        if len(widths) > 1:
-            raise TwinaxError(f"the two datasets have observations and actions of different widths: {sorted(widths)}")
+        shapes = {(data.observations.shape[1:], data.actions.shape[1]) for data in self.datasets.values()}
+        if len(shapes) > 1:
+            raise TwinaxError(f"the two datasets have observations and actions of different widths: {sorted(shapes)}")
+        _ = self.widths  # refuses observations that the agent cannot read
 
     # Sizes and phases
 
     @cached_property
     def widths(self) -> Sizes:
-        """Widths of observations and actions, and rows of a batch."""
+        """Shape and widths of observations and actions, and rows of a batch."""
         data = next(iter(self.datasets.values()))
-        return Sizes(data.observations.shape[1], data.actions.shape[1], self.batch.batch_size)
+        *place, channels = data.observations.shape[1:]
+        shape = (*place, channels * self.batch.frame_stack)
+        return self.agent.sizes(shape, data.actions.shape[1], self.batch.batch_size)
 
     @cached_property
     def phases(self) -> tuple[str, ...]:
@@ -128,7 +131,7 @@ class Offline(Problem):
 
         def terms():
             rng = np.random.default_rng(0)
-            networks = self.agent.networks(rng, self.widths)
+            networks = self.agent.build(rng, self.widths)
             targets = self.agent.first_targets(networks, rng, self.widths)
             draws = {name: np.zeros(draw.shape, _kind(draw)) for name, draw in self.draws().items()}
             data = self.data()
@@ -161,7 +164,7 @@ class Offline(Problem):
 
     def _with_range(self, dataset: Dataset) -> dict[str, np.ndarray]:
         arrays = dict(dataset.arrays())
-        if "range" in self.agent.needs:
+        if "range" in self.agent.needs and not self.agent.encoder:
             arrays["observation_min"], arrays["observation_max"] = dataset.observation_range()
         return arrays
 
@@ -324,8 +327,10 @@ class Offline(Problem):
             goal = None if self.task is None else self.task.goal
             if goal is None:
                 raise TwinaxError(f"{self.agent.name} goes to goals, but this task has none")
-            goal = goal if self.normaliser is None else self.normaliser(goal)
-            return ops.like(np.asarray(goal, np.float32), _leaf(networks))
+            goal = np.asarray(goal if self.normaliser is None else self.normaliser(goal), np.float32)
+            # A goal is seen as if one had stood there: its frames are the same.
+            goal = np.concatenate([goal] * (self.widths.shape[-1] // goal.shape[-1]), -1)
+            return ops.like(goal, _leaf(networks))
         if not self.latent or "labelled" not in tables:
             return None
         pretraining = ops.cast(state.step, "int32") <= self.pretrain_steps
@@ -344,8 +349,8 @@ class Offline(Problem):
         def act(observations: Any) -> Any:
             states = observations if self.normaliser is None else self.normaliser(observations)
             rows = states.shape[0]
-            told = None if given is None else ops.broadcast(given[None], (rows, given.shape[-1]))
-            noise = ops.zeros((rows, self.widths.action), states)
+            told = None if given is None else ops.broadcast(given[None], (rows, *given.shape))
+            noise = ops.zeros((rows, self.widths.action), _leaf(networks))
             return self.agent.act(networks, states, told, noise, 0.0)
 
         return act

@@ -103,11 +103,13 @@ class GymnasiumTask(Task):
     """Environments that run at once."""
     seed: int = 0
     """Of the first copy; every evaluation begins with it."""
+    frame_stack: int = 1
+    """Images that are seen at once, joined on the last axis; an episode begins with copies of its first one."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Arguments of `gymnasium.make`."""
 
     def __post_init__(self):
-        for label in ("episodes", "copies"):
+        for label in ("episodes", "copies", "frame_stack"):
             if getattr(self, label) < 1:
                 raise TwinaxError(f"{label} is {getattr(self, label)}; it must be at least 1")
 
@@ -120,20 +122,22 @@ class GymnasiumTask(Task):
         quota = [self.episodes // copies + (k < self.episodes % copies) for k in range(copies)]
         box = worlds[0].action_space
         found: list[tuple[float, int, float]] = []
-        seen = [world.reset(seed=self.seed + k)[0] for k, world in enumerate(worlds)]
+        seen = [[world.reset(seed=self.seed + k)[0]] * self.frame_stack for k, world in enumerate(worlds)]
         total, length, done = np.zeros(copies), np.zeros(copies, int), np.zeros(copies, int)
         try:
             while len(found) < self.episodes:
-                actions = scaled_to_box(np.asarray(act(np.stack(seen).astype(np.float32))), box)
+                states = np.stack([np.concatenate(frames, -1) for frames in seen])
+                actions = scaled_to_box(np.asarray(act(states.astype(np.float32))), box)
                 for k, world in enumerate(worlds):
                     if done[k] == quota[k]:
                         continue
-                    seen[k], reward, terminated, truncated, info = world.step(actions[k])
+                    newest, reward, terminated, truncated, info = world.step(actions[k])
+                    seen[k] = [*seen[k][1:], newest]
                     total[k] += float(reward)
                     length[k] += 1
                     if terminated or truncated:
                         found.append((total[k], int(length[k]), float(info.get("success", np.nan))))
-                        seen[k] = world.reset()[0]
+                        seen[k] = [world.reset()[0]] * self.frame_stack
                         total[k], length[k] = 0.0, 0
                         done[k] += 1
         finally:

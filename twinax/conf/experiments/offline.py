@@ -48,9 +48,13 @@ class DataSection:
     rows: int | None = None
     """Rows that are used, from the beginning; null takes all."""
     normalise: str = "normal"
-    """Observations: none, normal (mean 0, variance 1) or bounded (from -1 to 1)."""
+    """Observations: none, normal (mean 0, variance 1) or bounded (from -1 to 1); images are never normalised."""
     own_statistics: bool = False
     """Whether finetuning data are normalised by their own statistics, as in the released agents."""
+    frame_stack: int = 1
+    """Images that are seen at once."""
+    augment: float = 0.0
+    """Probability that the images of a batch are cropped at random."""
     trajectories: int = 400
     """Walks to collect."""
     steps: int = 250
@@ -132,6 +136,8 @@ KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
     "agent.num_model_rollouts": "agent.rollouts",
     "agent.num_model_rollout_steps": "agent.rollout_steps",
     "obs_norm_type": "data.normalise",
+    "frame_stack": "data.frame_stack",
+    "p_aug": "data.augment",
     "env_name": "task.env",
     "eval_episodes": "task.episodes",
 }
@@ -140,7 +146,6 @@ KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
 HINTS = {
     "agent.actor_hidden_dims": "all networks have the same layers: agent.hidden=[512,512]",
     "agent.value_hidden_dims": "all networks have the same layers: agent.hidden=[512,512]",
-    "agent.encoder": "observations are vectors here",
 }
 
 SMALL = {
@@ -157,21 +162,26 @@ def build_problem(config: OfflineRoot):
     """The problem of a configuration."""
     at_least(1, data__rows=config.data.rows, task__episodes=config.task.episodes, task__copies=config.task.copies)
     at_least(0, phases__pretrain=config.phases.pretrain)
+    at_least(1, data__frame_stack=config.data.frame_stack)
     if config.data.normalise not in KINDS:
         raise UnknownName("data.normalise", config.data.normalise, KINDS)
     agent, task = restore(config.agent), make_task(config)
     raw, labelled = rows(config)
+    *place, channels = raw.observations.shape[1:]
+    sizes = agent.sizes((*place, channels * config.data.frame_stack), raw.actions.shape[-1], config.trainer.batch_size)
+    if sizes.images and config.task.name == "maze":
+        raise TwinaxError("the data hold images, but the maze shows places; take task=gymnasium or task=none")
+    kind = "none" if sizes.images else config.data.normalise
     state, steps, statistics = None, config.phases.pretrain, None
     if config.phases.pretrained is not None:
-        sizes = Sizes(raw.observations.shape[-1], raw.actions.shape[-1])
         state, statistics = load_pretrained(config.phases.pretrained, agent, sizes)
         steps = int(state.step)
-    statistics = statistics or raw.statistics(config.data.normalise)
+    statistics = statistics or raw.statistics(kind)
     pretraining = raw.normalised(statistics)
     finetuning = None
     if labelled is not None:
         own = config.data.own_statistics or (agent.faithful and config.data.finetune is not None)
-        finetuning = labelled.normalised(labelled.statistics(config.data.normalise) if own else statistics)
+        finetuning = labelled.normalised(labelled.statistics(kind) if own else statistics)
         if labelled.observations is raw.observations and not own:  # the same rows are held once
             finetuning = dataclasses.replace(
                 finetuning, observations=pretraining.observations, next_observations=pretraining.next_observations
@@ -179,7 +189,7 @@ def build_problem(config: OfflineRoot):
     validation = None
     if config.data.validation is not None:
         validation = in_task(config, read(config, config.data.validation)).normalised(statistics)
-    check_sizes(config, raw)
+    check_sizes(config, raw, sizes)
     return problem(
         agent,
         pretraining if state is None and (steps or finetuning is None) else None,
@@ -187,6 +197,8 @@ def build_problem(config: OfflineRoot):
         pretrain_steps=steps,
         batch_size=config.trainer.batch_size,
         optimizer=restore(config.optimizer),
+        frame_stack=config.data.frame_stack,
+        augment=config.data.augment,
         task=task,
         validation=validation,
         pretrained=state,
@@ -201,7 +213,8 @@ def make_task(config: OfflineRoot) -> Task | None:
     if section.name == "gymnasium":
         if section.env is None:
             raise TwinaxError("task=gymnasium needs the id of an environment, such as task.env=Pendulum-v1")
-        return GymnasiumTask(section.env, section.episodes, section.copies, seed=config.seed)
+        frames = config.data.frame_stack
+        return GymnasiumTask(section.env, section.episodes, section.copies, seed=config.seed, frame_stack=frames)
     if len(section.goal) != 2:
         raise TwinaxError(f"task.goal is {section.goal}; it must be [x, y] in cells of the maze")
     return MazeTask(make_maze(config), (section.goal[0], section.goal[1]), section.episodes, section.positive)
@@ -239,17 +252,21 @@ def read(config: OfflineRoot, path: str) -> Dataset:
     return found if rows is None or rows >= found.rows else found.first(rows)
 
 
-def check_sizes(config: OfflineRoot, data: Dataset) -> None:
+def check_sizes(config: OfflineRoot, data: Dataset, sizes: Sizes) -> None:
     """Refuse problems that do not fit into memory."""
     number = 8.0 if config.trainer.dtype == "float64" else 4.0
     width, rows = float(max(config.agent.hidden)), float(config.trainer.batch_size)
     latent = float(getattr(config.agent, "width", 0))
-    layers = len(config.agent.hidden) * width**2 + (latent + data.observations.shape[1]) * width
+    layers = len(config.agent.hidden) * width**2 + (latent + sizes.observation) * width
+    images = float(np.prod(sizes.shape[:-1])) if sizes.images else 0.0
+    of_entry = data.observations.itemsize if sizes.images else number
     check_memory(
         {
             "the networks (agent.hidden)": 40 * layers * number * config.seeds,
             "a batch (trainer.batch_size, agent.hidden)": 40 * rows * (width + rows) * number * config.seeds,
-            "the data": 3.0 * data.rows * float(np.prod(data.observations.shape[1:])) * number,
+            # About 50 numbers for a pixel in each of 8 encoders
+            "a batch of images (trainer.batch_size)": 400 * rows * images * number * config.seeds,
+            "the data": 3.0 * data.rows * float(np.prod(data.observations.shape[1:])) * of_entry,
             "the log of a chunk (trainer.chunk)": 40 * number * config.trainer.chunk * config.seeds,
         }
     )

@@ -34,6 +34,7 @@ class GCBC(Agent):
     trained: Trained = both("actor")
     gated: ClassVar[tuple[str, ...]] = ()
     actor_sees: ClassVar[str] = "goal"
+    reads_goals: ClassVar[tuple[str, ...]] = ("actor",)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         return {
@@ -62,6 +63,7 @@ class GCIVL(GCBC):
     trained: Trained = both("value", "actor")
     targets: ClassVar[tuple[str, ...]] = ("value",)
     followed: ClassVar[dict[str, tuple[str, ...]]] = both("value")
+    reads_goals: ClassVar[tuple[str, ...]] = ("value", "actor")
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         return {
@@ -105,6 +107,7 @@ class GCIQL(IQL):
     gated: ClassVar[tuple[str, ...]] = ()
     followed: ClassVar[dict[str, tuple[str, ...]]] = both("critic")
     actor_sees: ClassVar[str] = "goal"
+    reads_goals: ClassVar[tuple[str, ...]] = ("value", "critic", "actor")
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         return super().networks(rng, Sizes(2 * sizes.observation, sizes.action, sizes.batch))
@@ -136,6 +139,7 @@ class HIQL(GCIVL):
     trained: Trained = both("value", "subgoal", "actor", "high_actor")
     targets: ClassVar[tuple[str, ...]] = ("value", "subgoal")
     followed: ClassVar[dict[str, tuple[str, ...]]] = both("value", "subgoal")
+    reads_goals: ClassVar[tuple[str, ...]] = ("subgoal", "high_actor")
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, width = sizes.observation, self.width
@@ -151,7 +155,7 @@ class HIQL(GCIVL):
 
     def point(self, networks, states: Any, goals: Any) -> Any:
         """A goal as seen from a state, on a sphere."""
-        return _on_sphere(networks["subgoal"](ops.concat([states, goals], -1)))
+        return _on_sphere(networks["subgoal"](states, goals))
 
     def value(self, nets: Nets, batch, draws):
         s, then, goals = batch["observations"], batch["next_observations"], batch["value_goals"]
@@ -195,6 +199,7 @@ class QRL(GCBC):
 
     name: ClassVar[str] = "qrl"
     trained: Trained = both("metric", "multiplier", "dynamics", "actor")
+    encodes: ClassVar[bool] = False
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action

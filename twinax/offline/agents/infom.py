@@ -9,15 +9,19 @@ from typing import Any, ClassVar
 from twinax import ops
 from twinax.noise import Draw
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, spread
+from twinax.offline._encoders import make_encoder
 from twinax.offline._losses import aggregate, euler, expectile, scaled, standard_normal_kl
-from twinax.offline._networks import Actor, Intention, Value
+from twinax.offline._networks import Actor, Encoded, Intention, Value
 from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.reward import reward
 
 
 @dataclass(frozen=True, eq=False)
 class InFOM(Agent):
-    """The critic is the mean reward of states that the flow generates."""
+    """The critic is the mean reward of states that the flow generates.
+
+    With an encoder the flow has one of its own, and it generates encoded states; the reward is a function of those.
+    """
 
     value_norm: bool = False
     width: int = 512
@@ -33,7 +37,7 @@ class InFOM(Agent):
     flow_steps: int = 10
     """Steps of the flow."""
     clip_goals: bool = True
-    """Whether generated states stay within the data's range."""
+    """Whether generated states stay within the data's range; encoded states have none."""
     aggregation: str = "min"
     """Of the members of Q in the actor's loss: min or mean."""
     normalise: bool = False
@@ -42,6 +46,7 @@ class InFOM(Agent):
     """Of a critic's target: prior, or encoding (of the next state and action)."""
 
     name: ClassVar[str] = "infom"
+    reads_nothing: ClassVar[tuple[str, ...]] = ("field", "reward")
     needs: ClassVar[tuple[str, ...]] = ("next_actions", "range")
     targets: ClassVar[tuple[str, ...]] = ("field",)
     followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("field",), "finetune": ("field",)}
@@ -58,9 +63,11 @@ class InFOM(Agent):
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
+        critic = Value.init(rng, d + a, self.hidden, members=2, norm=self.value_norm)
+        field = Value.init(rng, 2 * d + 1 + a + self.width, self.hidden, d, norm=self.value_norm)
         return {
-            "critic": Value.init(rng, d + a, self.hidden, members=2, norm=self.value_norm),
-            "field": Value.init(rng, 2 * d + 1 + a + self.width, self.hidden, d, norm=self.value_norm),
+            "critic": critic,
+            "field": Encoded(make_encoder(self.encoder, rng, sizes.shape), field, 0) if self.encoder else field,
             "intention": Intention.init(rng, d + a, self.hidden, self.width),
             "actor": Actor.init(rng, d, self.hidden, a, norm=self.actor_norm),
             "reward": Value.init(rng, d, self.hidden),
@@ -91,25 +98,37 @@ class InFOM(Agent):
         def velocity(x, t):
             return field(x, ops.full((*x.shape[:-1], 1), t, x), *given)
 
-        low, high = (
-            (batch["observation_min"] + 1e-5, batch["observation_max"] - 1e-5) if self.clip_goals else (None, None)
-        )
+        low, high = None, None
+        if self.clip_goals and not self.encoder:
+            low, high = batch["observation_min"] + 1e-5, batch["observation_max"] - 1e-5
         return ops.stop_gradient(euler(velocity, noise, self.flow_steps, low, high))
 
+    def prepared(self, nets: Nets, batch, draws, phase):
+        """States as the flow has them: with an encoder, encoded once for all losses."""
+        if not self.encoder:
+            return batch
+        encoder, slow = nets.online["field"].encoder, nets.target["field"].encoder
+        s, then = encoder(batch["observations"]), slow(batch["next_observations"])
+        rewarded = encoder(batch["reward_observations"]) if "reward_observations" in batch else s
+        return {**batch, "flow_states": (s, then), "reward_observations": ops.stop_gradient(rewarded)}
+
     def occupancy(self, nets: Nets, batch, draws):
-        s, a, then, next_action = (batch[k] for k in ("observations", "actions", "next_observations", "next_actions"))
-        intention = nets.online["intention"](then, next_action)
+        a, next_action = batch["actions"], batch["next_actions"]
+        s, then = flow_states(batch)
+        intention = nets.online["intention"](batch["next_observations"], next_action)
         z = intention.sample(draws["latent"])
         kl = standard_normal_kl(intention.mean, intention.log_std)
         t = draws["time"][:, None]
         now, ahead = draws["current"], draws["future"]
-        away = (s - now) - nets.online["field"](t * s + (1 - t) * now, t, s, a, z)
+        # An encoder learns by the noisy state only: otherwise it would make the flow's task easy.
+        fixed = ops.stop_gradient(s)
+        away = (fixed - now) - nets.online["field"](t * s + (1 - t) * now, t, fixed, a, z)
         current = ops.mean(away * away, -1)
         z = ops.stop_gradient(z)
         later = self.flow(nets.target["field"], ahead, batch, then, next_action, z)
         between = t * later + (1 - t) * ahead
         wanted = ops.stop_gradient(nets.target["field"](between, t, then, next_action, z))
-        away = wanted - nets.online["field"](between, t, s, a, z)
+        away = wanted - nets.online["field"](between, t, fixed, a, z)
         future = ops.mean(away * away, -1)
         matching = ops.mean((1 - self.discount) * current + self.discount * future)
         loss = matching + self.kl_weight * kl
@@ -122,7 +141,8 @@ class InFOM(Agent):
         z = draws["prior"]
         if self.latents == "encoding":
             z = nets.fixed["intention"](batch["next_observations"], batch["next_actions"]).sample(z)
-        goals = self.flow(nets.fixed["field"], draws["goals"], batch, s, a, z)
+        now = ops.stop_gradient(flow_states(batch)[0])
+        goals = self.flow(nets.fixed["field"], draws["goals"], batch, now, a, z)
         y = ops.stop_gradient(ops.mean(nets.fixed["reward"](goals), 0) / (1 - self.discount))
         q = nets.online["critic"](s, a)
         loss = ops.mean(expectile(y[None] - q, self.expectile))
@@ -138,3 +158,8 @@ class InFOM(Agent):
         loss = follow + self.alpha * cloned
         terms = {"actor_loss": loss, "q_loss": follow, "q_mean": ops.mean(q), "q_abs_mean": ops.mean(ops.abs(q))}
         return loss, {**terms, **cloning_terms(distribution, batch, cloned)}
+
+
+def flow_states(batch) -> tuple[Any, Any]:
+    """States and next states as the flow has them: themselves, or encoded."""
+    return batch.get("flow_states", (batch["observations"], batch["next_observations"]))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from twinax import ops
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms
 from twinax.offline._losses import aggregate, density_ratio, info_nce, off_diagonal, row_entropy, scaled
-from twinax.offline._networks import Actor, Bilinear, Value, joined
+from twinax.offline._networks import Actor, Bilinear, Value
 from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.reward import reward
 
@@ -110,7 +110,7 @@ class TDInfoNCE(Contrastive):
     def contrast(self, nets: Nets, batch, next_actions):
         s, a, then, goals = (batch[k] for k in ("observations", "actions", "next_observations", "value_goals"))
         critic = nets.online["critic"]
-        phi = critic.phi(joined(s, a))
+        phi = critic.phi(s, a)
         soon, later = critic.pairs(phi, then), critic.pairs(phi, goals)
         mixed = soon - off_diagonal(soon) + off_diagonal(later)
         following = nets.target["critic"](goals, then, ops.stop_gradient(next_actions))

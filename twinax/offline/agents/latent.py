@@ -64,7 +64,7 @@ class HILP(LatentIQL):
 
     def features(self, networks, states: Any) -> Any:
         """Where the first member places states."""
-        return networks["metric"].first(states)
+        return some_at_once(networks["metric"].first, states)
 
     def metric(self, nets: Nets, batch, draws):
         s, then, goals = batch["observations"], batch["next_observations"], batch["value_goals"]
@@ -120,7 +120,7 @@ class ForwardBackward(LatentIQL):
     def first_targets(self, networks, rng, sizes: Sizes) -> dict[str, Any]:
         found = super().first_targets(networks, rng, sizes)
         # As released, the target of the critic is a random network of its own.
-        return {**found, "critic": self.networks(rng, sizes)["critic"]} if self.faithful else found
+        return {**found, "critic": self.build(rng, sizes)["critic"]} if self.faithful else found
 
     def losses(self, phase: str) -> dict[str, Loss]:
         return super().losses(phase) if phase == "finetune" else {"fb_repr": self.measure, "fb_actor": self.follow}
@@ -172,5 +172,10 @@ class ForwardBackward(LatentIQL):
 
     def infer(self, networks, batch) -> Any:
         """The latent of the task that gave these rewards: their mean over B, put on the sphere."""
-        b = on_sphere(networks["backward"](batch.get("reward_observations", batch["observations"])))
+        b = on_sphere(some_at_once(networks["backward"], batch.get("reward_observations", batch["observations"])))
         return on_sphere(ops.mean(batch["rewards"][:, None] * b, 0)[None])[0]
+
+
+def some_at_once(network: Any, states: Any) -> Any:
+    """`network(states)`; of many images some at a time, as their layers need much memory."""
+    return network(states) if states.ndim == 2 or states.shape[0] <= 512 else ops.map_rows(network, states, 512)

@@ -35,6 +35,7 @@ class MBPOReBRAC(ReBRAC):
     """Imagined rows that are kept."""
 
     name: ClassVar[str] = "mbpo_rebrac"
+    encodes: ClassVar[bool] = False
     trained: ClassVar[dict[str, tuple[str, ...]]] = {
         "pretrain": ("transition", "actor"),
         "finetune": ("transition", "reward", "critic", "actor"),

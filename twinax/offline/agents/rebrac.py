@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 from twinax import ops
 from twinax.noise import Draw
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, spread
+from twinax.offline._encoders import make_encoder
 from twinax.offline._losses import behaviour_cloning, noisy_action, regression, scaled, squared_distance
 from twinax.offline._networks import Actor, Perceptron, Value
+from twinax.offline._sampling import BatchOptions, random_crop
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,10 +94,13 @@ class ReBRAC(Agent):
 
 @dataclass(frozen=True, eq=False)
 class DinoReBRAC(ReBRAC):
-    """ReBRAC on a representation that a teacher and a student agree on (after Caron et al., 2021)."""
+    """ReBRAC on a representation that a teacher and a student agree on (after Caron et al., 2021).
+
+    It is what the encoder makes of an observation; without a name that is a perceptron of `hidden` and `width`.
+    """
 
     repr_noise: float = 0.5
-    """Noise of the two views of a state."""
+    """Noise of the two views of a state; those of an image are random crops."""
     repr_clip: float = 1.0
     """Largest noise of a view."""
     repr_temp: float = 0.1
@@ -103,9 +108,10 @@ class DinoReBRAC(ReBRAC):
     target_repr_temp: float = 0.04
     """Temperature of the teacher."""
     width: int = 512
-    """Of the representation."""
+    """Of the representation, unless an encoder is named."""
 
     name: ClassVar[str] = "dino_rebrac"
+    reads_nothing: ClassVar[tuple[str, ...]] = ("encoder", "critic", "actor")
     targets: ClassVar[tuple[str, ...]] = ("encoder", "critic", "actor")
     followed: ClassVar[dict[str, tuple[str, ...]]] = {
         "pretrain": ("encoder",),
@@ -115,15 +121,20 @@ class DinoReBRAC(ReBRAC):
     resets: ClassVar[tuple[str, ...]] = ("encoder",)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
-        encoder = Perceptron.init(rng, sizes.observation, self.hidden, self.width)
-        return {"encoder": encoder, **self.critic_and_actor(rng, self.width, sizes.action)}
+        if self.encoder:
+            encoder, width = make_encoder(self.encoder, rng, sizes.shape), sizes.observation
+        else:
+            encoder, width = Perceptron.init(rng, sizes.observation, self.hidden, self.width), self.width
+        return {"encoder": encoder, **self.critic_and_actor(rng, width, sizes.action)}
 
     def losses(self, phase: str) -> dict[str, Loss]:
         return {"repr": self.representation, **super().losses(phase)} if phase == "pretrain" else super().losses(phase)
 
     def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
+        if phase == "pretrain" and sizes.images:
+            return {"views": Draw((2, sizes.batch, 2), "integers", 2 * BatchOptions.pad + 1)}
         if phase == "pretrain":
-            return {"views": Draw((2, sizes.batch, sizes.observation), "normal")}
+            return {"views": Draw((2, sizes.batch, *sizes.shape), "normal")}
         return super().draws(phase, sizes)
 
     def seen(self, nets: Nets, states: Any) -> Any:
@@ -132,11 +143,17 @@ class DinoReBRAC(ReBRAC):
     def seen_by_target(self, nets: Nets, states: Any) -> Any:
         return nets.target["encoder"](states)
 
+    def views(self, states: Any, draws: Any) -> list[Any]:
+        """Two views of states: with noise, or of images two crops."""
+        if states.ndim == 4:
+            return [random_crop(states, draws[i], BatchOptions.pad) for i in range(2)]
+        noise = ops.clip(self.repr_noise * draws, -self.repr_clip, self.repr_clip)
+        return [states + noise[i] for i in range(2)]
+
     def representation(self, nets: Nets, batch, draws):
         """The student's distribution towards the teacher's, over two views; each sees the other's, and the teacher is
         centred by its mean over the batch. As released, both see the same view and nothing is centred."""
-        noise = ops.clip(self.repr_noise * draws["views"], -self.repr_clip, self.repr_clip)
-        views = [batch["observations"] + noise[i] for i in range(2)]
+        views = self.views(batch["observations"], draws["views"])
         students = [nets.online["encoder"](view) for view in views]
         teachers = [ops.stop_gradient(nets.target["encoder"](view)) for view in views]
         if not self.faithful:
