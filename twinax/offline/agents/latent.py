@@ -109,6 +109,10 @@ class ForwardBackward(LatentIQL):
     targets: ClassVar[tuple[str, ...]] = ("forward", "backward", "critic")
     followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("forward", "backward"), "finetune": ("critic",)}
 
+    def __post_init__(self):
+        super().__post_init__()
+        self.known("aggregation", ("mean", "min"))
+
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a, width = sizes.observation, sizes.action, self.width
         return {
