@@ -402,7 +402,8 @@ def problem(
     """An agent that learns from data: `pretrain_steps` updates without rewards, then updates with them.
 
     Pretraining data lose their rewards and masks, unless the agent is `faithful`. One Adam updates all networks; it
-    counts steps once for all of them, and a network without a gradient still moves by its momentum.
+    counts steps once for all of them, and a network without a gradient still moves by its momentum. From a `pretrained`
+    state, finetuning begins at the next step.
 
     >>> from twinax.envs import PointMaze
     >>> from twinax.offline import collect_maze, label_maze
@@ -412,6 +413,8 @@ def problem(
     >>> problem(IQL(hidden=(8,)), data, data, pretrain_steps=10, batch_size=4).phases
     ('pretrain', 'finetune')
     """
+    if pretrained is not None:
+        pretrain_steps = int(pretrained.step)
     if pretraining is not None and not agent.faithful:
         pretraining = pretraining.reward_free()
     found = {"pretrain": pretraining, "finetune": finetuning}

@@ -96,6 +96,10 @@ class TDInfoNCE(Contrastive):
     followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("critic",), "finetune": ("critic",)}
     resets: ClassVar[tuple[str, ...]] = ("critic",)
 
+    def __post_init__(self):
+        super().__post_init__()
+        self.known("aggregation", ("mean", "min"))
+
     def losses(self, phase: str) -> dict[str, Loss]:
         if phase == "pretrain":
             return {"critic": self.contrast_of_data, "bc": cloning}

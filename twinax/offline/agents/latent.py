@@ -51,7 +51,9 @@ class HILP(LatentIQL):
         return skills if phase == "finetune" else {"metric": self.metric, **skills}
 
     def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
-        return {"latent": Draw((sizes.batch, self.width), "normal")} if phase == "pretrain" else {}
+        # Skills are learned in both phases, so both draw what implicit Q-learning draws.
+        found = super().draws("finetune", sizes)
+        return {**found, "latent": Draw((sizes.batch, self.width), "normal")} if phase == "pretrain" else found
 
     def prepared(self, nets: Nets, batch, draws, phase):
         """Random directions as latents, and the way along them as rewards."""
@@ -109,6 +111,10 @@ class ForwardBackward(LatentIQL):
     targets: ClassVar[tuple[str, ...]] = ("forward", "backward", "critic")
     followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("forward", "backward"), "finetune": ("critic",)}
 
+    def __post_init__(self):
+        super().__post_init__()
+        self.known("aggregation", ("mean", "min"))
+
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a, width = sizes.observation, sizes.action, self.width
         return {
@@ -127,7 +133,7 @@ class ForwardBackward(LatentIQL):
 
     def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
         if phase == "finetune":
-            return {}
+            return super().draws(phase, sizes)
         rows = (sizes.batch,)
         return {"latent": Draw((*rows, self.width), "normal"), "mix": Draw(rows), "order": Draw(rows)}
 
