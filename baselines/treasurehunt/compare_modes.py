@@ -42,4 +42,6 @@ def run(directory: Path, overrides: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        sys.exit(print(__doc__))
     sys.exit(run(Path("runs/treasurehunt-modes"), sys.argv[1:]))

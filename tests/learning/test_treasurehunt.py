@@ -29,7 +29,7 @@ def test_the_default_preset_learns_within_three_minutes(seed):
     assert time.perf_counter() - began < 180
     assert chance > 0, "three times a negative score would show nothing"
     assert found[-LAST:].mean() > 3 * chance
-    assert found[:LAST].mean() < 3 * chance, "at first the agents explore, or the test shows nothing"
+    assert found[-LAST:].mean() > 3 * found[:LAST].mean(), "it is learned on the way, not there at first"
 
 
 @pytest.mark.slow
