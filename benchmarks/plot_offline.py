@@ -63,7 +63,8 @@ def main() -> None:
         print(f"{name:12s} success {last}   {min(seconds):.0f} to {max(seconds):.0f} s", flush=True)
     axis.set(xlabel="update", ylabel="episodes that reach the goal", ylim=(0, 1))
     axis.axvline(2000, color="0.6", linewidth=0.8, linestyle=":")
-    axis.annotate("finetuning begins", (2000, 0.97), xytext=(4, 0), textcoords="offset points", color="0.4", fontsize=8)
+    note = "finetuning begins\n(infom: at 4,500)"
+    axis.annotate(note, (2000, 0.92), xytext=(4, 0), textcoords="offset points", color="0.4", fontsize=8)
     axis.legend(frameon=False, ncols=2, fontsize=8)
     axis.spines[["top", "right"]].set_visible(False)
     Path(arguments.out).parent.mkdir(parents=True, exist_ok=True)
