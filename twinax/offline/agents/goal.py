@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from twinax import ops
+from twinax.noise import Draw
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, spread
 from twinax.offline._losses import advantage_weights, behaviour_cloning, goal_value_loss, regression, scaled
 from twinax.offline._networks import Actor, LogParameter, Metric, Perceptron, Value
@@ -114,6 +115,9 @@ class GCIQL(IQL):
 
     def losses(self, phase: str) -> dict[str, Loss]:
         return super().losses("finetune")
+
+    def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
+        return super().draws("finetune", sizes)
 
     def prepared(self, nets: Nets, batch, draws, phase):
         rewards, masks = batch["relabeled_rewards"], batch["relabeled_masks"]

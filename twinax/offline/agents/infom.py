@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from twinax import ops
+from twinax.errors import TwinaxError
 from twinax.noise import Draw
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, spread
 from twinax.offline._encoders import make_encoder
@@ -60,6 +61,8 @@ class InFOM(Agent):
         super().__post_init__()
         self.known("aggregation", ("min", "mean"))
         self.known("latents", ("prior", "encoding"))
+        if self.discount == 1:
+            raise TwinaxError("discount is 1; infom divides by 1 - discount, so it must be less")
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action

@@ -96,7 +96,8 @@ class ReBRAC(Agent):
 class DinoReBRAC(ReBRAC):
     """ReBRAC on a representation that a teacher and a student agree on (after Caron et al., 2021).
 
-    It is what the encoder makes of an observation; without a name that is a perceptron of `hidden` and `width`.
+    It is what the encoder makes of an observation; without a name that is a perceptron of as many layers as `hidden`
+    has, the last one linear and of `width`.
     """
 
     repr_noise: float = 0.5
@@ -124,7 +125,7 @@ class DinoReBRAC(ReBRAC):
         if self.encoder:
             encoder, width = make_encoder(self.encoder, rng, sizes.shape), sizes.observation
         else:
-            encoder, width = Perceptron.init(rng, sizes.observation, self.hidden, self.width), self.width
+            encoder, width = Perceptron.init(rng, sizes.observation, self.hidden[:-1], self.width), self.width
         return {"encoder": encoder, **self.critic_and_actor(rng, width, sizes.action)}
 
     def losses(self, phase: str) -> dict[str, Loss]:
