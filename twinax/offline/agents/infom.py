@@ -61,8 +61,6 @@ class InFOM(Agent):
         super().__post_init__()
         self.known("aggregation", ("min", "mean"))
         self.known("latents", ("prior", "encoding"))
-        if self.discount == 1:
-            raise TwinaxError("discount is 1; infom divides by 1 - discount, so it must be less")
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
@@ -79,6 +77,8 @@ class InFOM(Agent):
     def losses(self, phase: str) -> dict[str, Loss]:
         if phase == "pretrain":
             return {"flow_occupancy": self.occupancy, "bc": cloning}
+        if self.discount == 1:
+            raise TwinaxError("discount is 1, but infom's critic divides by 1 - discount; it must be less")
         return {"flow_occupancy": self.occupancy, "reward": reward, "critic": self.critic, "actor": self.actor}
 
     def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
