@@ -158,7 +158,7 @@ NORMED = {
 
 @pytest.mark.parametrize("name", NORMED)
 def test_layer_norm_is_where_it_belongs(name):
-    networks = few.small(name).networks(np.random.default_rng(0), few.SIZES)
+    networks = few.small(name, hidden=(6, 6)).networks(np.random.default_rng(0), few.SIZES)
     found = {key for key, net in networks.items() if any("norms." in leaf for leaf in tree.named_leaves(net))}
     assert found == set(NORMED[name].split())
 
