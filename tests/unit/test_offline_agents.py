@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from twinax import tree
-from twinax.offline import AGENTS
+from twinax.offline import AGENTS, agents
 from twinax.offline._agent import PHASES
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -72,7 +72,10 @@ def all_losses(agent, phase, networks, targets, batch, draws):
     return {name: loss(nets, rows, draws) for name, loss in agent.losses(phase).items()}
 
 
-@pytest.mark.parametrize("name", TABLE)
+NINE = {agent.name for agent in agents.NINE}
+
+
+@pytest.mark.parametrize("name", [n if n in NINE else pytest.param(n, marks=pytest.mark.slow) for n in TABLE])
 def test_losses_agree_and_reach_only_their_networks(name, double_precision):
     agent = few.small(name)
     for phase in PHASES:

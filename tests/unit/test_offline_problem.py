@@ -27,7 +27,11 @@ def made(name, pretrain_steps=SWITCH, data=None, **options):
     return problem(few.small(name, **options), data, data, pretrain_steps=pretrain_steps, batch_size=6)
 
 
-@pytest.mark.parametrize("name", NINE)
+# Compiling takes long; these four meet every kind of step, and the others run with the slow tests.
+QUICK = ("iql", "mbpo_rebrac", "td_infonce", "hilp")
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in NINE])
 def test_modes_agree_over_the_switch_of_phases(name):
     found = {}
     for mode in ("torch", "jax"):
@@ -40,6 +44,7 @@ def test_modes_agree_over_the_switch_of_phases(name):
         np.testing.assert_allclose(found["jax"][label], want, rtol=1e-8, atol=1e-9, err_msg=label)
 
 
+@pytest.mark.slow
 def test_parity_climbs_the_whole_ladder():
     tx.parity.check(made("rebrac"), steps=12).raise_if_different()
 
