@@ -497,15 +497,6 @@ def test_the_configuration_knows_it():
         conf.compose(["experiment=treasurehunt", "world=cleaning"])
 
 
-@pytest.fixture
-def quick_compilation():
-    """A program that runs for a moment: compiling it well would take longer than running it badly."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 @pytest.mark.usefixtures("quick_compilation")
 def test_agents_train_in_it():
     world = Cleanup(height=8, width=6, num_agents=2, radius=1, river_rows=2, orchard_rows=2, turns=12, apple_prob=0.3)

@@ -17,8 +17,8 @@ from twinax import tree
 from twinax.engines import make_engine
 from twinax.errors import TwinaxError
 from twinax.networks import ema
+from twinax.noise import below
 from twinax.offline import Sizes, TorchAgent, jax_agent, problem
-from twinax.offline._problem import below
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -12,8 +12,8 @@ from twinax import ops, tree
 from twinax.engines import make_engine
 from twinax.envs import PointMaze
 from twinax.errors import TwinaxError
+from twinax.noise import below
 from twinax.offline import GymnasiumTask, MazeTask, collect_gymnasium, collect_maze, label_maze, problem
-from twinax.offline._problem import below
 from twinax.optimizer import Moments
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -358,6 +358,13 @@ def test_goals_need_a_last_row_that_is_terminal():
     ends[-1] = False
     with pytest.raises(TwinaxError, match="terminals is 0 at row 53"):
         made("crl_infonce", data=few.walks(terminals=ends))
+
+
+def test_a_task_needs_labelled_data_where_a_latent_stands_for_it():
+    maze = PointMaze("u")
+    data = collect_maze(maze, 3, 12)
+    with pytest.raises(TwinaxError, match="hilp infers a task from labelled data, but there are none"):
+        problem(few.small("hilp"), data, pretrain_steps=2, task=MazeTask(maze, (1.5, 1.5)))
 
 
 def test_discrete_actions_are_refused():

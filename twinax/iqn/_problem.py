@@ -17,7 +17,7 @@ from twinax.iqn._learner import Learners
 from twinax.iqn._players import Players, random_action
 from twinax.iqn._replay import Batch, Replay, reprioritise, sample
 from twinax.networks import ema, frozen
-from twinax.noise import Draw
+from twinax.noise import Draw, below
 from twinax.optimizer import Moments, Optimizer
 from twinax.problem import Metrics, Problem, State
 
@@ -155,7 +155,7 @@ class Agents(Problem):
 
         def choose(agent: int, window: Any, turn: Mapping[str, Any]):
             name, k = self.seats[agent]
-            group, own = self.groups[name], _below(turn, name)
+            group, own = self.groups[name], below(turn, name)
             if isinstance(group, Players):
                 return group.choose(world, window[:, -1], own["random"][k])
             explores = own["explore"][k] < epsilon[name]
@@ -177,14 +177,14 @@ class Agents(Problem):
                     chosen += [choose(first + k, window, turn) for k, window in enumerate(mine)]
                 else:
                     chosen += self._choose_together(
-                        group, networks[name], mine, _below(turn, name), epsilon[name], codebook
+                        group, networks[name], mine, below(turn, name), epsilon[name], codebook
                     )
                 first += group.count
             return chosen
 
         histories = [history[name][k] if name in history else self._blank(draws) for name, k in self.seats]
         turns = {key.removeprefix("turn/"): value for key, value in draws.items() if key.startswith("turn/")}
-        epoch = play(world, choose, histories, _below(draws, "reset"), turns, choose_all=choose_all, **kw)
+        epoch = play(world, choose, histories, below(draws, "reset"), turns, choose_all=choose_all, **kw)
         return dataclasses.replace(epoch, rewards=ops.cast(epoch.rewards, some))
 
     def _choose_together(self, group: Learners, networks: Any, windows: list[Any], own, epsilon, codebook) -> list[Any]:
@@ -228,7 +228,7 @@ class Agents(Problem):
         """What one train step learns from; `draws` are those of this step, by group and name."""
         batches, own, ready = {}, {}, None
         for name, group in self.learners.items():
-            mine = _below(draws, name)
+            mine = below(draws, name)
             batches[name], enough = sample(replays[name], group.replay, mine["pick"], group.batch_size)
             own[name] = {key: value for key, value in mine.items() if key != "pick"}
             ready = enough if ready is None else ready & enough
@@ -236,7 +236,7 @@ class Agents(Problem):
 
     def collect(self, state: State, draws, settings) -> tuple[Any, Lesson]:
         replays, _ = self.remember(state, draws, settings)
-        first = {key: value[0] for key, value in _below(draws, "train").items()}
+        first = {key: value[0] for key, value in below(draws, "train").items()}
         return replays, self.lesson(replays, state.targets, first)
 
     def loss(self, networks, batch: Lesson, size: int | None = None) -> tuple[Any, Metrics]:
@@ -280,7 +280,7 @@ class Agents(Problem):
             state_after = dataclasses.replace(state, networks=networks, optimizer=moments, targets=targets, carry=carry)
             return state_after, {**terms, "trained": ops.cast(lesson.ready, epoch.rewards)}
 
-        state, terms = ops.scan(learn, state, _below(draws, "train"))
+        state, terms = ops.scan(learn, state, below(draws, "train"))
         terms = {name: ops.mean(value) for name, value in terms.items()}
         terms |= {"score": ops.sum(epoch.score)}
         terms |= {f"epsilon_{name}": value for name, value in epsilon.items()}
@@ -368,11 +368,6 @@ class Agents(Problem):
 
     def describe(self) -> dict[str, Any]:
         return {"world": repr(self.world), "groups": {name: repr(group) for name, group in self.groups.items()}}
-
-
-def _below(draws: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The draws whose names start with a prefix, named by what follows it."""
-    return {key.removeprefix(f"{prefix}/"): value for key, value in draws.items() if key.startswith(f"{prefix}/")}
 
 
 def problem(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,15 @@ class Draw:
             raise TwinaxError(f"a draw of integers has high={self.high}; it must be at least 1")
         if any(n < 0 for n in self.shape):
             raise TwinaxError(f"a draw has shape {self.shape}; no size may be negative")
+
+
+def below(draws: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The draws whose names start with a prefix and a slash, named by what follows it.
+
+    >>> below({"turn/move": 1, "reset/place": 2}, "turn")
+    {'move': 1}
+    """
+    return {key.removeprefix(f"{prefix}/"): value for key, value in draws.items() if key.startswith(f"{prefix}/")}
 
 
 def shape_error(name: str, got: Any, wanted: Draw) -> TwinaxError:

@@ -13,7 +13,7 @@ import numpy as np
 from twinax import ops, tree
 from twinax.errors import TwinaxError
 from twinax.networks import ema, frozen
-from twinax.noise import Draw
+from twinax.noise import Draw, below
 from twinax.offline._agent import PHASES, Agent, Sizes
 from twinax.offline._dataset import Dataset
 from twinax.offline._goals import GoalOptions, goal_batch_draws, goal_preset, sample_goal_batch
@@ -61,6 +61,10 @@ class Offline(Problem):
                 data.require_rewards()
         if self.validation is not None and "finetune" in self.datasets:
             self.validation.require_rewards()
+        if self.task is not None and self.latent and "finetune" not in self.datasets:
+            raise TwinaxError(
+                f"{self.agent.name} infers a task from labelled data, but there are none; leave the task out"
+            )
         if self.pretrain_steps < 0:
             raise TwinaxError(f"pretrain_steps is {self.pretrain_steps}; it must be at least 0")
         if self.pretrain_steps and "pretrain" not in self.datasets and self.pretrained is None:
@@ -369,11 +373,6 @@ class Offline(Problem):
     def describe(self) -> dict[str, Any]:
         sizes = {f"{phase} rows": self.datasets[phase].size for phase in self.phases}
         return {"agent": repr(self.agent), "pretrain_steps": self.pretrain_steps, **sizes, "task": repr(self.task)}
-
-
-def below(draws: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The draws whose names start with a prefix, named by what follows it."""
-    return {key.removeprefix(f"{prefix}/"): value for key, value in draws.items() if key.startswith(f"{prefix}/")}
 
 
 def _leaf(networks: Any) -> Any:
