@@ -1,0 +1,110 @@
+"""The contract of a world with one agent whose actions have effects over time: CartPole, a robot, your own.
+
+A world is rules over arrays. Every array has a leading axis of worlds that run side by side, random numbers are given,
+and no rule knows of episodes: who plays restarts a world that has ended, and keeps the true last observation.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from twinax import tree
+from twinax.errors import TwinaxError
+from twinax.noise import Draw
+
+FRAMEWORKS = ("numpy", "torch", "jax")
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """One of `n` actions, as int32."""
+
+    n: int
+
+    def __post_init__(self):
+        if self.n < 1:
+            raise TwinaxError(f"a discrete action has {self.n} choices; it needs at least 1")
+
+
+@dataclass(frozen=True)
+class Box:
+    """A row of numbers, each between its bounds."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self):
+        if len(self.low) != len(self.high):
+            raise TwinaxError(
+                f"the bounds of an action have {len(self.low)} and {len(self.high)} entries; give as many"
+            )
+        if not self.low:
+            raise TwinaxError("an action has 0 entries; it needs at least 1")
+        for k, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
+            if not low < high:
+                raise TwinaxError(f"entry {k} of an action is bounded by {low} and {high}; the first must be smaller")
+
+    @property
+    def size(self) -> int:
+        """Entries of an action."""
+        return len(self.low)
+
+
+Actions = Discrete | Box
+
+
+@tree.record
+class Moved:
+    """What a step does in each world."""
+
+    state: Any
+    """After the step, and before any restart."""
+    reward: Any
+    terminated: Any
+    """Whether the world came to an end of its own: nothing is worth anything after it. A time limit is no such end."""
+    terms: dict[str, Any]
+    """Parts of the reward and other numbers to watch, one for each world."""
+
+
+class Control(ABC):
+    """Rules of a world, many copies at once."""
+
+    name: str
+    observation_size: int
+    actions: Actions
+    time_limit: int = 0
+    """Steps after which an episode is cut off (truncated, not terminated); 0 for never."""
+    frameworks: tuple[str, ...] = FRAMEWORKS
+    """Where the rules can run."""
+
+    @property
+    def critic_size(self) -> int:
+        """Width of what a critic sees."""
+        return self.observation_size
+
+    @abstractmethod
+    def reset_draws(self, worlds: int) -> dict[str, Draw]:
+        """The random arrays that `reset` needs, worlds first."""
+
+    @abstractmethod
+    def reset(self, draws: Mapping[str, Any]) -> Any:
+        """States at the beginning of an episode; floats in the draws' dtype."""
+
+    def step_draws(self, worlds: int) -> dict[str, Draw]:
+        """The random arrays that `step` needs, worlds first."""
+        return {}
+
+    @abstractmethod
+    def step(self, state: Any, action: Any, draws: Mapping[str, Any]) -> Moved:
+        """One step. Actions beyond their bounds are the world's to limit."""
+
+    @abstractmethod
+    def observe(self, state: Any) -> Any:
+        """What the agent sees: (world, observation)."""
+
+    def observe_critic(self, state: Any) -> Any:
+        """What a critic sees, which may be more."""
+        return self.observe(state)
