@@ -91,6 +91,13 @@ class Problem(ABC):
         """What a loss needs of a batch and no parameter enters; worked out once, outside of differentiation."""
         return batch
 
+    def alternatives(self, batch) -> tuple[Any, Any, Any] | None:
+        """(condition, batch where it holds, batch where not), if data decides what a prepared batch's loss consists of.
+
+        Only one of the two losses is computed, and the optimizer's step stands once, after the choice.
+        """
+        return None
+
     def count(self, batch):
         """How many rows of the ragged part are in use."""
         raise NotImplementedError

@@ -30,16 +30,20 @@ def widened(draws: Mapping[str, Any], dtype: str) -> dict[str, Any]:
 def gradients(problem: Problem, loss: Loss, networks: Any, batch: Any) -> tuple[tuple[Any, Metrics], Any]:
     """((loss, terms), gradients), with the ragged part of the batch in the smallest size that holds it.
 
-    The choice of size stands outside the differentiation: inside, every branch would have to hand out
-    residuals for all the others.
+    The choice of size, or between alternatives, stands outside the differentiation: inside, every branch would have to
+    hand out residuals for all the others. It stands before the optimizer: a conditional that gives out networks and
+    moments would copy them all.
     """
 
     batch = problem.prepare(batch)
 
-    def at_size(size: int | None):
+    def at_size(size: int | None, batch: Any = batch):
         function = loss if size is None else lambda *args: loss(*args, size=size)
         return jax.value_and_grad(function, has_aux=True)(networks, batch)
 
+    if (choice := problem.alternatives(batch)) is not None:
+        condition, one, other = choice
+        return ops.cond(condition, lambda: at_size(None, one), lambda: at_size(None, other))
     if not problem.sizes:
         return at_size(None)
     return ops.switch_size(problem.count(batch), problem.sizes, at_size)

@@ -24,8 +24,16 @@ class Lesson:
     """Random arrays of the losses."""
     targets: dict[str, Any]
     """Target networks."""
+    choice: Any = None
+    """Whether gated losses take part, where data decides it; otherwise `full` does."""
+    last: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Terms to show for losses that are left out."""
     full: bool = tree.static(default=True)
     """Whether gated losses take part."""
+
+    def chosen(self, full: bool) -> Lesson:
+        """The lesson with or without gated losses."""
+        return dataclasses.replace(self, choice=None, full=full)
 
 
 def first_state(agent: Agent, sizes: Sizes, seed: int) -> State:
@@ -45,7 +53,7 @@ def first_state(agent: Agent, sizes: Sizes, seed: int) -> State:
 def total_loss(agent: Agent, networks: Any, lesson: Lesson) -> tuple[Any, Metrics]:
     """The sum of an agent's losses, and their terms as `loss.term`; of two phases each has its name before that."""
     nets = Nets(networks, frozen(networks), frozen(lesson.targets))
-    total, terms = 0.0, {}
+    total, terms = 0.0, dict(lesson.last)
     for phase, rows in lesson.rows.items():
         prefix = f"{phase}." if len(lesson.rows) > 1 else ""
         draws = lesson.draws[phase]
@@ -59,11 +67,17 @@ def total_loss(agent: Agent, networks: Any, lesson: Lesson) -> tuple[Any, Metric
     return total, terms
 
 
-def followed(agent: Agent, state: State, phase: str, full: bool) -> dict[str, Any]:
+def followed(agent: Agent, state: State, phase: str, full: Any) -> dict[str, Any]:
     """Targets after an update: some of the way to the networks of before it."""
-    if phase == "finetune" and agent.follows_when_full and not full:
-        return state.targets
-    moved = {name: ema(state.targets[name], state.networks[name], agent.target_rate) for name in agent.followed[phase]}
+    before = {name: state.targets[name] for name in agent.followed[phase]}
+
+    def move() -> dict[str, Any]:
+        return {name: ema(target, state.networks[name], agent.target_rate) for name, target in before.items()}
+
+    if phase == "finetune" and agent.follows_when_full:
+        moved = (move() if full else before) if isinstance(full, bool) else ops.cond(full, move, lambda: before)
+    else:
+        moved = move()
     return {**state.targets, **moved}
 
 
@@ -72,6 +86,6 @@ def learned(
 ) -> tuple[State, Metrics]:
     """One update of networks, moments and targets."""
     # Targets first: PyTorch overwrites the networks.
-    targets = followed(agent, state, phase, lesson.full)
+    targets = followed(agent, state, phase, lesson.full if lesson.choice is None else lesson.choice)
     state, terms = update(state, loss, lesson, still=still)
     return dataclasses.replace(state, targets=targets), terms

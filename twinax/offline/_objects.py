@@ -66,7 +66,7 @@ class TorchAgent:
             rows = dict(self.agent.recalled(self.memory, rows, draws))
         full = phase == "pretrain" or (self.steps + 1) % self.agent.actor_freq == 0
         state = State(self.networks, self.targets, None, None, None, None)  # pyright: ignore[reportArgumentType]
-        lesson = Lesson({phase: rows}, {phase: dict(draws)}, self.targets, full)
+        lesson = Lesson({phase: rows}, {phase: dict(draws)}, self.targets, full=full)
         state, terms = learned(state, self.agent, self._loss, lesson, phase, self._optimizer)
         self.targets, self.steps = state.targets, self.steps + 1
         return {name: float(value.detach()) for name, value in terms.items()}
@@ -145,7 +145,7 @@ def jax_agent(
         if phase == "finetune" and carry.get("memory"):
             carry["memory"] = agent.imagine(frozen(state.networks), carry["memory"], rows, draws)
             rows = dict(agent.recalled(carry["memory"], rows, draws))
-        lesson = Lesson({phase: rows}, {phase: dict(draws)}, state.targets, full)
+        lesson = Lesson({phase: rows}, {phase: dict(draws)}, state.targets, full=full)
         state, terms = learned(state, agent, loss, lesson, phase, primitive)
         return dataclasses.replace(state, carry=carry, step=state.step + 1), terms
 

@@ -229,34 +229,39 @@ class Offline(Problem):
     def loss(self, networks, batch: Lesson, size: int | None = None) -> tuple[Any, Metrics]:
         return total_loss(self.agent, networks, batch)
 
+    def prepare(self, batch: Lesson) -> Lesson:
+        decided = batch.choice is not None and ops.framework(batch.choice) != "jax"
+        return batch.chosen(bool(batch.choice)) if decided else batch
+
+    def alternatives(self, batch: Lesson) -> tuple[Any, Lesson, Lesson] | None:
+        return None if batch.choice is None else (batch.choice, batch.chosen(True), batch.chosen(False))
+
     def step(self, state: State, draws, settings, update) -> tuple[State, Metrics]:
         state = self._entered(state, settings)
         done = ops.cast(state.step, "int32")
 
-        def learn(phase: str, full: bool = True):
-            return lambda: self._learned(state, draws, settings, update, phase, full)
-
-        def finetune():
-            if self.agent.actor_freq == 1 or not self.agent.gated:
-                return learn("finetune")()
-            return ops.cond((done + 1) % self.agent.actor_freq == 0, learn("finetune"), learn("finetune", False))
+        def learn(phase: str):
+            return lambda: self._learned(state, draws, settings, update, phase)
 
         if self.phases == PHASES:
-            parts, terms = ops.cond(done < self.pretrain_steps, learn("pretrain"), finetune)
+            parts, terms = ops.cond(done < self.pretrain_steps, learn("pretrain"), learn("finetune"))
         else:
-            parts, terms = finetune() if self.phases == ("finetune",) else learn("pretrain")()
+            parts, terms = learn(*self.phases)()
         networks, moments, targets, carry = parts
         state = dataclasses.replace(state, networks=networks, optimizer=moments, targets=targets, carry=carry)
         return state, {**carry["terms"], **terms}
 
-    def _learned(self, state: State, draws, settings, update, phase: str, full: bool):
+    def _learned(self, state: State, draws, settings, update, phase: str):
         """One update: ((networks, moments, targets, carry), terms)."""
         own, carry = below(draws, phase), dict(state.carry)
         rows = self.rows(phase, settings, own, carry)
         if phase == "finetune" and "memory" in carry:
             carry["memory"] = self.agent.imagine(frozen(state.networks), carry["memory"], rows, own)
             rows = self.agent.recalled(carry["memory"], rows, own)
-        lesson = Lesson({phase: rows}, {phase: own}, state.targets, full)
+        lesson = Lesson({phase: rows}, {phase: own}, state.targets)
+        if phase == "finetune" and self.agent.gated and self.agent.actor_freq > 1:
+            full = (ops.cast(state.step, "int32") + 1) % self.agent.actor_freq == 0
+            lesson = dataclasses.replace(lesson, choice=full, last=carry["terms"])
         state, terms = learned(state, self.agent, self.loss, lesson, phase, update, self.still(phase))
         whole = {name: ops.stop_gradient(terms.pop(name)) for name in ("loss", "grad_norm")}
         # A term that this phase does not have, or that was left out, is shown as it was last.
