@@ -79,6 +79,8 @@ class Control(ABC):
     """Steps after which an episode is cut off (truncated, not terminated); 0 for never."""
     frameworks: tuple[str, ...] = FRAMEWORKS
     """Where the rules can run."""
+    privileged: bool = False
+    """Whether a critic sees more than the agent."""
 
     @property
     def critic_size(self) -> int:

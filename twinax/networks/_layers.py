@@ -19,6 +19,7 @@ ACTIVATIONS: dict[str, Callable] = {
     "tanh": ops.tanh,
     "gelu": ops.gelu,
     "elu": ops.elu,
+    "silu": lambda x: x * ops.sigmoid(x),
 }
 
 

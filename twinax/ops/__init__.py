@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from twinax.ops._axis import seed_axis
+from twinax.ops._axis import current_shards, seed_axis, shards
 
 MASKED = -1e9
 """The finite logit of an entry that is not allowed."""
@@ -352,6 +352,22 @@ def all(x: Any, axis: int | None = None) -> Any:
     return _of[type(x)].all(x, axis)
 
 
+def across_shards(x: Any) -> Any:
+    """The mean over the shards of a batch, which have equal sizes; the value itself where there is one."""
+    found = current_shards()
+    if found is None:
+        return x
+    from jax import lax
+
+    return lax.pmean(x, found[0])
+
+
+def num_shards() -> int:
+    """Into how many equal parts a batch is divided while this is traced."""
+    found = current_shards()
+    return 1 if found is None else found[1]
+
+
 def cumsum(x: Any, axis: int = 0) -> Any:
     """Running sum, in the dtype of `x`."""
     return _of[type(x)].cumsum(x, axis)
@@ -496,6 +512,7 @@ def switch_size(count: Any, sizes: tuple[int, ...], function: Callable[[int], An
 __all__ = [
     "MASKED",
     "abs",
+    "across_shards",
     "all",
     "any",
     "arange",
@@ -541,6 +558,7 @@ __all__ = [
     "min",
     "minimum",
     "move_axis",
+    "num_shards",
     "one_hot",
     "pad",
     "prod",
@@ -551,6 +569,7 @@ __all__ = [
     "searchsorted",
     "seed_axis",
     "set_at",
+    "shards",
     "sigmoid",
     "sin",
     "smallest",

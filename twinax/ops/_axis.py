@@ -1,4 +1,4 @@
-"""The seed axis of a vmapped training loop, as seen by loops while they are traced."""
+"""Named axes of a training program, as seen while it is traced: seeds side by side, and shards of a batch."""
 
 from __future__ import annotations
 
@@ -25,3 +25,21 @@ def seed_axis(name: str | None) -> Iterator[None]:
 def current_seed_axis() -> str | None:
     """The axis that is active, if any."""
     return _axis.get()
+
+
+_shards: contextvars.ContextVar[tuple[str, int] | None] = contextvars.ContextVar("shards", default=None)
+
+
+@contextlib.contextmanager
+def shards(axis: str, number: int) -> Iterator[None]:
+    """While tracing, a batch is one of `number` equal parts along this named axis."""
+    token = _shards.set((axis, number))
+    try:
+        yield
+    finally:
+        _shards.reset(token)
+
+
+def current_shards() -> tuple[str, int] | None:
+    """The axis and number of shards, if there are several."""
+    return _shards.get()

@@ -1,0 +1,228 @@
+"""PPO as a problem: an iteration written out again, agreement of the modes, groups, pools, resuming, bad input."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from twinax import tree
+from twinax.engines import make_engine
+from twinax.envs import CartPole, Pendulum
+from twinax.errors import TwinaxError
+from twinax.noise import numpy_draws
+from twinax.optimizer import Optimizer
+from twinax.ppo import problem
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+SMALL: dict = {"hidden": (8, 8), "worlds": 6, "steps": 8, "epochs": 2, "minibatches": 3, "episodes": 3}
+KINDS = {
+    "cartpole": lambda: problem(CartPole(time_limit=5), normalise_observations=True, target_kl=0.01, **SMALL),
+    "pendulum": lambda: problem(
+        Pendulum(time_limit=6), policy="tanh", std="state", normalise_rewards=True, pool=16, groups=2, **SMALL
+    ),
+    "shared": lambda: problem(
+        Pendulum(time_limit=6), shared=True, standardise="rollout", value_clip=0.0, advantage="brax", **SMALL
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_modes_agree_on_whole_iterations(kind):
+    found = {}
+    for mode in ("torch", "jax"):
+        engine = make_engine(mode, KINDS[kind](), dtype="float64", chunk=3)
+        engine.start(0)
+        logs = engine.run(3)
+        found[mode] = {**logs, **tree.named_leaves(engine.state()), **engine.evaluate()}
+    assert found["torch"].keys() == found["jax"].keys()
+    for label, want in found["torch"].items():
+        np.testing.assert_allclose(found["jax"][label], want, rtol=1e-9, atol=1e-10, err_msg=label)
+
+
+def wide(values):
+    return tree.map_leaves(lambda x: x.astype(np.float64) if x.dtype == np.float32 else x, values)
+
+
+def by_hand(subject, seed=0):
+    """One iteration of a gaussian or categorical policy with gradients from PyTorch and Adam written out."""
+    import torch
+
+    state = wide(subject.init(seed))
+    draws = wide(numpy_draws(subject.draws(), seed, 0))
+    carry, happened = subject.rollout(state, draws)
+    agent = state.networks["agent"]
+    see = state.carry.observation
+    scaled = happened.observation if see is None else see.scaled(happened.observation)
+    value, following = agent.value(scaled), agent.value(
+        happened.next_observation if see is None else see.scaled(happened.next_observation)
+    )
+    steps, worlds = value.shape
+    advantage = np.zeros((steps, worlds))
+    for w in range(worlds):
+        later = 0.0
+        for t in reversed(range(steps)):
+            d, u = happened.terminated[t, w], happened.truncated[t, w]
+            delta = happened.reward[t, w] + (0 if d else subject.gamma * following[t, w]) - value[t, w]
+            later = delta + (0 if d or u else subject.gamma * subject.trace * later)
+            advantage[t, w] = later
+    target = advantage + value
+    parameters = tree.named_leaves(state.networks)
+    tensors = {name: torch.tensor(x, requires_grad=True) for name, x in parameters.items()}
+    first, second = ({name: np.zeros_like(x) for name, x in parameters.items()} for _ in range(2))
+
+    def forward(name, x):
+        depth = len(subject.hidden) + 1
+        for k in range(depth):
+            x = x @ tensors[f"agent.{name}.layers.{k}.weight"].T + tensors[f"agent.{name}.layers.{k}.bias"]
+            x = torch.tanh(x) if k < depth - 1 else x
+        return x
+
+    count, recipe = 0, subject.optimizer
+    flat = {
+        "observation": scaled.reshape(steps * worlds, -1),
+        "point": happened.point.reshape(steps * worlds),
+        "old": happened.log_prob.ravel(),
+        "value": value.ravel(),
+        "advantage": advantage.ravel(),
+        "target": target.ravel(),
+    }
+    rows = {name: torch.tensor(x) for name, x in flat.items()}
+    for uniform in draws["order"][:, 0]:
+        order = np.argsort(uniform, kind="stable").reshape(subject.minibatches, -1)
+        for index in order:
+            mine = {name: x[index] for name, x in rows.items()}
+            logs = torch.log_softmax(forward("actor", mine["observation"]), -1)
+            chosen = logs[torch.arange(len(index)), mine["point"].long()]
+            a = mine["advantage"]
+            a = (a - a.mean()) / (a.std() + 1e-8)
+            ratio = torch.exp(chosen - mine["old"])
+            gain = torch.minimum(ratio * a, torch.clamp(ratio, 1 - subject.clip, 1 + subject.clip) * a).mean()
+            v = forward("critic", mine["observation"])[:, 0]
+            near = mine["value"] + torch.clamp(v - mine["value"], -subject.value_clip, subject.value_clip)
+            error = 0.5 * torch.maximum((v - mine["target"]) ** 2, (near - mine["target"]) ** 2).mean()
+            entropy = -(logs.exp() * logs).sum(-1).mean()
+            loss = -gain + subject.value_weight * error - subject.entropy_weight * entropy
+            grads = dict(zip(tensors, torch.autograd.grad(loss, list(tensors.values())), strict=True))
+            norm = torch.sqrt(sum((g * g).sum() for g in grads.values()))
+            factor = min(1.0, recipe.clip_norm / (float(norm) + 1e-6))
+            count += 1
+            with torch.no_grad():
+                for name, g in grads.items():
+                    g = g.numpy() * factor
+                    first[name] = recipe.beta1 * first[name] + (1 - recipe.beta1) * g
+                    second[name] = recipe.beta2 * second[name] + (1 - recipe.beta2) * g * g
+                    m, s = first[name] / (1 - recipe.beta1**count), second[name] / (1 - recipe.beta2**count)
+                    tensors[name] -= torch.from_numpy(recipe.learning_rate * m / (np.sqrt(s) + recipe.eps))
+    return {name: x.detach().numpy() for name, x in tensors.items()}, carry
+
+
+def test_an_iteration_is_the_one_written_out_by_hand():
+    subject = problem(CartPole(time_limit=5), optimizer=Optimizer(learning_rate=0.01, eps=1e-5, clip_norm=0.5), **SMALL)
+    engine = make_engine("torch", subject, dtype="float64", chunk=1)
+    engine.start(0)
+    engine.run(1)
+    parameters, carry = by_hand(subject)
+    state = engine.state()
+    for name, want in parameters.items():
+        np.testing.assert_allclose(tree.named_leaves(state.networks)[name], want, rtol=1e-9, atol=1e-11, err_msg=name)
+    for name, want in tree.named_leaves(carry.playing).items():
+        np.testing.assert_allclose(tree.named_leaves(state.carry.playing)[name], want, rtol=1e-9, err_msg=name)
+
+
+def test_statistics_stand_still_within_an_iteration_and_move_after_it():
+    subject = KINDS["cartpole"]()
+    state = subject.init(0)
+    draws = numpy_draws(subject.draws(), 0, 0)
+    carry, happened = subject.rollout(state, draws)
+    assert carry.observation is state.carry.observation
+    after, _ = subject.collect(state, draws, {})
+    rows = happened.observation.reshape(-1, 4)
+    np.testing.assert_allclose(after.observation.mean, rows.mean(0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(after.observation.variance, rows.var(0), rtol=1e-4, atol=1e-6)
+
+
+def test_every_row_is_learned_from_once_in_a_pass_and_equally_from_each_group():
+    subject = problem(CartPole(), **{**SMALL, "groups": 3, "minibatches": 2})
+    uniform = numpy_draws(subject.draws(), 0, 0)["order"][0]
+    index = np.asarray(subject.minibatch_rows(uniform))
+    assert sorted(index.ravel()) == list(range(48))
+    for part in index:
+        assert np.bincount(part // 16, minlength=3).tolist() == [len(part) // 3] * 3
+
+
+def test_rows_of_a_group_are_its_worlds():
+    subject = problem(CartPole(), **{**SMALL, "groups": 2})
+    x = np.arange(8 * 6).reshape(8, 6)
+    rows = subject._grouped(x)
+    assert set(rows[:24] % 6) == {0, 1, 2} and set(rows[24:] % 6) == {3, 4, 5}
+
+
+def test_the_pool_is_renewed_by_eighths():
+    subject = KINDS["pendulum"]()
+    state = subject.init(0)
+    before = np.array(state.carry.pool.observation)
+    changed = []
+    for k in range(8):
+        state = dataclasses.replace(state, step=np.array(k, np.int32))
+        after, _ = subject.collect(state, numpy_draws(subject.draws(), 0, k), {})
+        changed.append(np.flatnonzero((after.pool.observation != before).any(-1)).tolist())
+        before = np.array(after.pool.observation)
+        state = dataclasses.replace(state, carry=after)
+    # Two groups of eight starts: one of each is renewed.
+    assert changed == [[k, 8 + k] for k in range(8)]
+
+
+def test_picks_stay_in_the_group():
+    subject = KINDS["pendulum"]()
+    uniform = np.random.default_rng(0).uniform(size=(50, 6)).astype(np.float32)
+    picks = subject._picks(uniform, 16)
+    assert picks[:, :3].min() == 0 and picks[:, :3].max() == 7
+    assert picks[:, 3:].min() == 8 and picks[:, 3:].max() == 15
+
+
+def test_updates_stop_at_the_divergence():
+    options = {**SMALL, "epochs": 4}
+    fast = Optimizer(learning_rate=0.1, eps=1e-5, clip_norm=0.5)
+    subject = problem(CartPole(), optimizer=fast, target_kl=0.005, **options)
+    engine = make_engine("torch", subject, chunk=2)
+    engine.start(0)
+    logs = engine.run(2)
+    assert (logs["updates"] < 12).all() and (logs["updates"] >= 1).all()
+
+
+def test_resuming_is_exact_to_the_bit_environments_included():
+    subject = KINDS["cartpole"]()
+    whole = make_engine("jax", subject, chunk=2)
+    whole.start(0)
+    whole.run(2)
+    kept = whole.state()
+    whole.run(2)
+    again = make_engine("jax", subject, chunk=2)
+    again.load(kept)
+    again.run(2)
+    for name, want in tree.named_leaves(whole.state()).items():
+        np.testing.assert_array_equal(tree.named_leaves(again.state())[name], want, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"worlds": 0}, "worlds is 0"),
+        ({"minibatches": 5}, r"48 transitions a group \(6 worlds x 8 steps\) do not divide into 5 minibatches"),
+        ({"groups": 4}, "6 worlds do not divide into groups=4"),
+        ({"pool": 12}, "a pool of 12 starts"),
+        ({"advantage": "td"}, "unknown advantage 'td'"),
+        ({"policy": "gaussian"}, "policy=gaussian does not fit"),
+        ({"policy": "beta"}, "unknown policy 'beta'"),
+        ({"gamma": 1.5}, "gamma is 1.5"),
+        ({"standardise": "epoch"}, "unknown standardise 'epoch'"),
+        ({"hidden": (8, 0)}, "0 is too small"),
+        ({"activation": "sine"}, "unknown activation 'sine'"),
+    ],
+)
+def test_bad_settings_are_refused_in_one_sentence(changes, words):
+    with pytest.raises(TwinaxError, match=words):
+        problem(CartPole(), **{**SMALL, **changes}).init(0)

@@ -1,0 +1,161 @@
+"""Proximal policy optimisation: sections, worlds and compatibility modes, and how they become a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from twinax import Optimizer
+from twinax.conf._mirror import mirror, restore
+from twinax.conf._registry import Experiment, Group, Preset
+from twinax.conf._sections import CHOSEN, Root
+from twinax.conf.limits import check_memory
+from twinax.envs import CLASSIC, PROBES
+from twinax.ppo import PPO, problem
+
+OptimizerSection = mirror(Optimizer, leave_out=["rates", "clip_by"])
+PpoSection = mirror(PPO, leave_out=["world", "optimizer"], anneal=True)
+
+
+@dataclass
+class CompatSection:
+    """Whose habits are followed."""
+
+    name: str = "twinax"
+    """Chosen with compat=NAME: twinax, cleanrl or brax."""
+
+
+@dataclass
+class PpoRoot(Root):
+    """Everything that a run of PPO is told."""
+
+    env: Any = CHOSEN
+    compat: Any = CHOSEN
+    ppo: Any = field(default_factory=PpoSection)
+    optimizer: Any = field(default_factory=lambda: OptimizerSection(learning_rate=2.5e-3, eps=1e-5, clip_norm=0.5))
+
+
+def build_problem(config: PpoRoot) -> PPO:
+    """The problem of a configuration."""
+    world = restore(config.env)
+    subject = problem(world, optimizer=annealed(config), **options(config.ppo))
+    check_sizes(config, subject)
+    return subject
+
+
+def options(section: Any) -> dict[str, Any]:
+    """The settings of `PPO` in a section."""
+    values = {name: value for name, value in vars(section).items() if name != "anneal"}
+    return values | {"hidden": tuple(section.hidden)}
+
+
+def annealed(config: PpoRoot) -> Optimizer:
+    """The optimizer, with step sizes that fall to zero at the last update if `ppo.anneal` says so."""
+    updates = config.trainer.steps * config.ppo.epochs * config.ppo.minibatches
+    own = config.optimizer.decay_steps
+    return restore(config.optimizer, decay_steps=updates if config.ppo.anneal and not own else own)
+
+
+def check_sizes(config: PpoRoot, subject: PPO) -> None:
+    """Refuse problems that do not fit into memory."""
+    number = 8.0 if config.trainer.dtype == "float64" else 4.0
+    rows, width = float(subject.worlds) * subject.steps, float(max(subject.hidden, default=1))
+    seen = 2.0 * (subject.world.observation_size + subject.world.critic_size) + 12
+    check_memory(
+        {
+            "a rollout (ppo.worlds, ppo.steps)": 3 * rows * (seen + width) * number * config.seeds,
+            "a minibatch (ppo.hidden, ppo.minibatches)": 12 * rows / subject.minibatches * width * number * config.seeds,
+            "the networks (ppo.hidden)": 12 * width * (width * len(subject.hidden) + seen) * number * config.seeds,
+            "the log of a chunk (trainer.chunk)": 20 * number * config.trainer.chunk * config.seeds,
+        }
+    )
+
+
+TRAINER = {"batch_size": 1, "chunk": 5}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "cartpole": {"trainer": {**TRAINER, "steps": 60}},
+    "acrobot": {"trainer": {**TRAINER, "steps": 60}, "ppo": {"normalise_observations": True}},
+    "pendulum": {
+        "trainer": {**TRAINER, "steps": 100},
+        "ppo": {"gamma": 0.95, "normalise_rewards": True, "entropy_weight": 0.0, "epochs": 10, "value_clip": 0.0},
+        "optimizer": {"learning_rate": 1e-3},
+    },
+    "mountain_car": {"trainer": {**TRAINER, "steps": 100}, "ppo": {"normalise_observations": True}},
+    "mountain_car_continuous": {
+        "trainer": {**TRAINER, "steps": 100},
+        "ppo": {"normalise_observations": True, "normalise_rewards": True, "gamma": 0.999},
+    },
+}
+"""What makes each world learn in seconds."""
+
+CLEANRL = {
+    "ppo": {"advantage": "cleanrl", "standardise": "minibatch", "value_clip": 0.2},
+    "optimizer": {"learning_rate": 2.5e-4, "eps": 1e-5, "clip_norm": 0.5},
+}
+"""Time limits are ends."""
+
+BRAX = {
+    "ppo": {
+        "advantage": "brax",
+        "std": "state",
+        "activation": "silu",
+        "clip": 0.3,
+        "value_clip": 0.0,
+        "entropy_weight": 1e-4,
+        "normalise_observations": True,
+        "anneal": False,
+    },
+    "optimizer": {"learning_rate": 1e-4, "eps": 1e-8, "clip_norm": 0.0},
+}
+"""Truncated steps are left out, and deviations depend on the state."""
+
+KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
+    "ppo.num_envs": "ppo.worlds",
+    "ppo.num_steps": "ppo.steps",
+    "ppo.num_minibatches": "ppo.minibatches",
+    "ppo.update_epochs": "ppo.epochs",
+    "ppo.gae_lambda": "ppo.trace",
+    "ppo.clip_coef": "ppo.clip",
+    "ppo.ent_coef": "ppo.entropy_weight",
+    "ppo.vf_coef": "ppo.value_weight",
+    "ppo.anneal_lr": "ppo.anneal",
+    "ppo.learning_rate": "optimizer.learning_rate",
+    "ppo.max_grad_norm": "optimizer.clip_norm",
+    "ppo.unroll_length": "ppo.steps",
+    "ppo.num_updates_per_batch": "ppo.epochs",
+    "ppo.discounting": "ppo.gamma",
+    "ppo.entropy_cost": "ppo.entropy_weight",
+    "ppo.clipping_epsilon": "ppo.clip",
+    "ppo.reward_scaling": "ppo.reward_scale",
+}
+"""Names in CleanRL and Brax, to the names here."""
+
+
+def worlds() -> dict[str, Any]:
+    """Choices of the group env."""
+    found: dict[str, Any] = {}
+    for name, kind in {**CLASSIC, **PROBES}.items():
+        found[name] = Preset({"env": mirror(kind, name=name)(), **SETTINGS.get(name, {"trainer": TRAINER})})
+    return found
+
+
+EXPERIMENT = Experiment(
+    name="ppo",
+    summary="proximal policy optimisation, rollout and updates in one program",
+    schema=PpoRoot,
+    groups={
+        "env": Group(default="cartpole", choices=worlds()),
+        "compat": Group(
+            default="twinax",
+            choices={
+                "twinax": CompatSection(),
+                "cleanrl": Preset({"compat": CompatSection("cleanrl"), **CLEANRL}),
+                "brax": Preset({"compat": CompatSection("brax"), **BRAX}),
+            },
+        ),
+    },
+    build=build_problem,
+    key_aliases=KEY_ALIASES,
+    named_by=("env",),
+)

@@ -1,0 +1,31 @@
+"""Proximal policy optimisation: rollout, advantages, losses and update as parts of their own."""
+
+from twinax.ppo._advantages import ADVANTAGES, brax, cleanrl, gae, rsl_rl
+from twinax.ppo._losses import policy_loss, standardised, value_loss
+from twinax.ppo._networks import ActorCritic, make_networks, to_world
+from twinax.ppo._normaliser import Moments
+from twinax.ppo._problem import PPO, problem
+from twinax.ppo._rollout import Playing, Rollout, Started, advance, begin, play
+
+__all__ = [
+    "ADVANTAGES",
+    "PPO",
+    "ActorCritic",
+    "Moments",
+    "Playing",
+    "Rollout",
+    "Started",
+    "advance",
+    "begin",
+    "brax",
+    "cleanrl",
+    "gae",
+    "make_networks",
+    "play",
+    "policy_loss",
+    "problem",
+    "rsl_rl",
+    "standardised",
+    "to_world",
+    "value_loss",
+]

@@ -1,0 +1,64 @@
+"""Whole episodes of a fixed policy, for evaluation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twinax import ops
+from twinax.envs._control import Control
+from twinax.noise import Draw, below
+from twinax.ppo._rollout import started
+
+
+def episode_draws(world: Control, episodes: int, steps: int) -> dict[str, Draw]:
+    """What `play_episodes` needs."""
+    found = {f"reset/{name}": draw for name, draw in world.reset_draws(episodes).items()}
+    for name, draw in world.step_draws(episodes).items():
+        found[f"step/{name}"] = dataclasses.replace(draw, shape=(steps, *draw.shape))
+    return found
+
+
+def play_episodes(
+    world: Control, act: Callable[[Any], Any], draws: Mapping[str, Any], steps: int
+) -> dict[str, Any]:
+    """One episode in each world, until all have ended or for `steps` steps: returns, lengths and means of terms."""
+    first = started(world, below(draws, "reset"))
+    blank = ops.zeros((first.observation.shape[0],), first.observation)
+    each_step = below(draws, "step")
+
+    def moved_by(state, observation, t):
+        own = {name: ops.take(value, t) for name, value in each_step.items()}
+        return world.step(state, act(observation), own)
+
+    def one(carry):
+        state, observation, alive, returns, lengths, sums, t = carry
+        moved = moved_by(state, observation, t)
+        counted = ops.cast(alive, returns)
+        sums = {name: sums.get(name, blank) + counted * value for name, value in moved.terms.items()}
+        after = world.observe(moved.state)
+        return (
+            moved.state,
+            after,
+            alive & ~moved.terminated,
+            returns + counted * moved.reward,
+            lengths + counted,
+            sums,
+            t + 1,
+        )
+
+    begin = ops.zeros((), blank, "int32")
+    names: Any = ()
+    if ops.framework(blank) == "jax":  # a compiled loop is told beforehand what it adds up
+        import jax
+
+        names = jax.eval_shape(lambda: moved_by(first.state, first.observation, begin).terms)
+    start = (first.state, first.observation, blank == 0, blank, blank, {name: blank for name in names}, begin)
+
+    def goes_on(carry):
+        return ops.any(carry[2]) & (carry[6] < steps)
+
+    _, _, alive, returns, lengths, sums, _ = ops.while_loop(goes_on, one, start)
+    terms = {name: value / ops.maximum(lengths, ops.full((), 1.0, lengths)) for name, value in sums.items()}
+    return {"returns": returns, "lengths": lengths, "terms": terms, "survived": ops.cast(alive, returns)}

@@ -1,0 +1,144 @@
+"""Actor and critic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from twinax import ops
+from twinax.envs._control import Actions, Discrete
+from twinax.errors import TwinaxError, UnknownName
+from twinax.networks import MLP, Linear, acting, activation
+from twinax.networks._distributions import Categorical, Normal
+from twinax.noise import Draw
+from twinax.types import Array, Float
+
+POLICIES = ("categorical", "gaussian", "tanh")
+STDS = ("free", "state")
+LEAST_STD = 1e-3
+
+
+class ActorCritic(eqx.Module):
+    """A policy and a value, with layers of their own or a trunk that both share."""
+
+    trunk: MLP | None
+    actor: MLP
+    critic: MLP
+    log_std: Array | None
+    """A vector of its own, or None: there is none, or it comes from the actor (softplus plus 0.001)."""
+    kind: str = eqx.field(static=True)
+
+    def policy(self, observation: Any) -> Categorical | Normal:
+        """The distribution of actions."""
+        y = self.actor(self._shared(observation))
+        if self.kind == "categorical":
+            return Categorical(y)
+        squashed = self.kind == "tanh"
+        if self.log_std is not None:
+            return Normal(y, self.log_std + ops.zeros(y.shape, y), squashed)
+        size = y.shape[-1] // 2
+        return Normal(y[..., :size], ops.log(ops.softplus(y[..., size:]) + LEAST_STD), squashed)
+
+    def value(self, observation: Any) -> Float[Array, "*rows"]:
+        """What a state is worth; with an asymmetric critic from its own observation."""
+        return self.critic(self._shared(observation))[..., 0]
+
+    def acting(self) -> ActorCritic:
+        """The same, laid out for a rollout."""
+
+        def turned(net: MLP | None) -> MLP | None:
+            return None if net is None else MLP(acting(net.layers), net.activation)
+
+        return ActorCritic(turned(self.trunk), turned(self.actor), self.critic, self.log_std, self.kind)  # type: ignore[arg-type]
+
+    def _shared(self, observation: Any) -> Any:
+        return observation if self.trunk is None else activation(self.trunk.activation)(self.trunk(observation))
+
+
+def orthogonal(rng: np.random.Generator, inputs: int, outputs: int, gain: float) -> Linear:
+    """A layer whose rows or columns are orthogonal and of length `gain`; no bias to begin with."""
+    q, r = np.linalg.qr(rng.normal(size=(max(inputs, outputs), min(inputs, outputs))))
+    q = q * np.sign(np.diag(r))
+    weight = gain * (q if outputs >= inputs else q.T)
+    return Linear(weight.astype(np.float32), np.zeros(outputs, np.float32))
+
+
+def make_mlp(
+    rng: np.random.Generator, inputs: int, hidden: Sequence[int], outputs: int, act: str, gain: float
+) -> MLP:
+    """An MLP with orthogonal layers of gain sqrt 2, the last of its own."""
+    activation(act)  # unknown names fail here
+    sizes, gains = (inputs, *hidden, outputs), [math.sqrt(2)] * len(hidden) + [gain]
+    if bad := [n for n in sizes if n < 1]:
+        raise TwinaxError(f"a network has layers of {sizes}; {bad[0]} is too small, every size must be at least 1")
+    layers = [orthogonal(rng, a, b, g) for a, b, g in zip(sizes[:-1], sizes[1:], gains, strict=True)]
+    return MLP(tuple(layers), act)
+
+
+def policy_kind(actions: Actions, kind: str = "auto") -> str:
+    """The distribution for a kind of actions; `auto` is categorical or gaussian."""
+    if kind == "auto":
+        return "categorical" if isinstance(actions, Discrete) else "gaussian"
+    if kind not in POLICIES:
+        raise UnknownName("policy", kind, ("auto", *POLICIES))
+    if (kind == "categorical") != isinstance(actions, Discrete):
+        raise TwinaxError(f"policy={kind} does not fit actions {actions}; use policy=auto")
+    return kind
+
+
+def make_networks(
+    rng: np.random.Generator,
+    observation: int,
+    critic_observation: int,
+    actions: Actions,
+    *,
+    hidden: Sequence[int] = (64, 64),
+    activation: str = "tanh",
+    kind: str = "auto",
+    std: str = "free",
+    first_std: float = 1.0,
+    shared: bool = False,
+) -> ActorCritic:
+    """Orthogonal layers, an actor that begins indifferent, and with `std=free` a deviation that is a vector."""
+    kind = policy_kind(actions, kind)
+    if std not in STDS:
+        raise UnknownName("std", std, STDS)
+    if shared and critic_observation != observation:
+        raise TwinaxError(
+            f"a shared trunk needs one observation, but the actor sees {observation} numbers and the critic "
+            f"{critic_observation}; use shared=false"
+        )
+    number = actions.n if isinstance(actions, Discrete) else actions.size
+    outputs = 2 * number if kind != "categorical" and std == "state" else number
+    trunk, own = None, tuple(hidden)
+    if shared:
+        trunk = make_mlp(rng, observation, hidden[:-1], hidden[-1], activation, math.sqrt(2))
+        observation, critic_observation, own = hidden[-1], hidden[-1], ()
+    actor = make_mlp(rng, observation, own, outputs, activation, 0.01)
+    critic = make_mlp(rng, critic_observation, own, 1, activation, 1.0)
+    free = kind != "categorical" and std == "free"
+    log_std = np.full(number, math.log(first_std), np.float32) if free else None
+    return ActorCritic(trunk, actor, critic, log_std, kind)
+
+
+def policy_draw(actions: Actions, *leading: int) -> Draw:
+    """The random numbers behind one action."""
+    if isinstance(actions, Discrete):
+        return Draw((*leading, actions.n))
+    return Draw((*leading, actions.size), "normal")
+
+
+def to_world(actions: Actions, point: Any, squashed: bool) -> Any:
+    """From a policy's point to an action of the world: as it is, within its bounds, or tanh stretched to them."""
+    if isinstance(actions, Discrete):
+        return point
+    low, high = (ops.cast(ops.like(np.array(bound), point), point) for bound in (actions.low, actions.high))
+    if squashed:
+        return low + (ops.tanh(point) + 1) * (0.5 * (high - low))
+    return ops.minimum(ops.maximum(point, low), high)
+
+

@@ -1,0 +1,436 @@
+"""Proximal policy optimisation as a problem: one step is one iteration of rollout, advantages and updates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from twinax import ops, tree
+from twinax.envs._control import Control
+from twinax.errors import TwinaxError, UnknownName
+from twinax.networks import frozen
+from twinax.noise import Draw, below, numpy_draws
+from twinax.optimizer import Moments as AdamMoments
+from twinax.optimizer import Optimizer
+from twinax.ppo._advantages import ADVANTAGES
+from twinax.ppo._episodes import episode_draws, play_episodes
+from twinax.ppo._losses import policy_loss, standardised, value_loss
+from twinax.ppo._networks import ActorCritic, make_networks, policy_draw, policy_kind, to_world
+from twinax.ppo._normaliser import Moments
+from twinax.ppo._rollout import Playing, Rollout, Started, begin, play, started
+from twinax.problem import Metrics, Problem, State
+from twinax.types import Array, Float
+
+STANDARDISE = ("minibatch", "rollout", "none")
+
+
+@tree.record
+class Rows:
+    """Transitions that an update learns from."""
+
+    observation: Float[Array, "rows observation"]
+    """Normalised."""
+    critic: Any
+    """What the critic sees, normalised; None where that is the observation."""
+    point: Array
+    log_prob: Float[Array, " rows"]
+    value: Float[Array, " rows"]
+    advantage: Float[Array, " rows"]
+    target: Float[Array, " rows"]
+    noise: Any
+    """Normal numbers for the estimated entropy of a squashed policy; otherwise None."""
+
+
+@tree.record
+class Carry:
+    """What lives on between iterations."""
+
+    playing: Playing
+    pool: Started | None
+    """Starts that ended worlds go on from."""
+    observation: Moments | None
+    critic: Moments | None
+    returned: Moments | None
+    """Of discounted returns, by whose deviation rewards are divided."""
+    running: Any
+    """Discounted return of each world so far."""
+    score: Float[Array, ""]
+    """Mean return of the episodes that ended last."""
+    length: Float[Array, ""]
+
+
+@dataclass(frozen=True, eq=False)
+class PPO(Problem):
+    """See `problem`, which fills in the defaults."""
+
+    world: Control
+    optimizer: Optimizer
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of hidden layers."""
+    activation: str = "tanh"
+    """Between layers."""
+    policy: str = "auto"
+    """categorical, gaussian (limited by the world), tanh (stretched to the bounds), or auto."""
+    std: str = "free"
+    """Deviation of a continuous policy: free (a vector) or state (given by the actor)."""
+    first_std: float = 1.0
+    """Deviation of a policy with std=free at the beginning."""
+    shared: bool = False
+    """Whether actor and critic share all but their last layer."""
+    worlds: int = 64
+    """Worlds side by side."""
+    steps: int = 128
+    """Steps of each world in an iteration."""
+    epochs: int = 4
+    """Passes over a rollout."""
+    minibatches: int = 4
+    """Updates in a pass."""
+    groups: int = 1
+    """Worlds are shuffled within this many equal groups, so that as many devices (or fewer) learn exactly alike."""
+    gamma: float = 0.99
+    """Discount."""
+    trace: float = 0.95
+    """Lambda of the advantages."""
+    clip: float = 0.2
+    """How far the ratio of probabilities may leave 1."""
+    value_clip: float = 0.2
+    """How far a value may move from the old one; 0 for any distance."""
+    value_weight: float = 0.5
+    """Weight of the value's loss."""
+    entropy_weight: float = 0.01
+    """Weight of the entropy."""
+    target_kl: float = 0.0
+    """Updates of an iteration end when the estimated divergence exceeds this; 0 for never."""
+    advantage: str = "gae"
+    """gae, or cleanrl, brax, rsl_rl as those libraries read a rollout."""
+    standardise: str = "minibatch"
+    """Over what advantages are standardised: minibatch, rollout or none."""
+    normalise_observations: bool = False
+    """Whether observations are divided by their deviation, after their mean is taken off."""
+    normalise_rewards: bool = False
+    """Whether rewards are divided by the deviation of discounted returns."""
+    reward_scale: float = 1.0
+    """Factor of rewards."""
+    pool: int = 0
+    """Starts kept for worlds that end, an eighth of them renewed in each iteration; 0: a new one for each end."""
+    episodes: int = 20
+    """Episodes of an evaluation."""
+    evaluation_steps: int = 1000
+    """Length of an evaluated episode in a world without a time limit."""
+
+    best: tuple[str, ...] = field(default=("episode_return",), init=False)
+
+    def __post_init__(self):
+        for label in ("worlds", "steps", "epochs", "minibatches", "groups", "episodes", "evaluation_steps"):
+            if (value := getattr(self, label)) < 1:
+                raise TwinaxError(f"{label} is {value}; it must be at least 1")
+        for label in ("gamma", "trace"):
+            if not 0 <= (value := getattr(self, label)) <= 1:
+                raise TwinaxError(f"{label} is {value}; it must be between 0 and 1")
+        if self.worlds % self.groups:
+            raise TwinaxError(f"{self.worlds} worlds do not divide into groups={self.groups}; change one of them")
+        rows = self.worlds // self.groups * self.steps
+        if rows % self.minibatches:
+            raise TwinaxError(
+                f"{rows} transitions a group ({self.worlds // self.groups} worlds x {self.steps} steps) do not divide "
+                f"into {self.minibatches} minibatches; change worlds, steps or minibatches"
+            )
+        if self.pool and self.pool % (8 * self.groups):
+            raise TwinaxError(f"a pool of {self.pool} starts does not divide by 8 x groups={self.groups}")
+        if self.advantage not in ADVANTAGES:
+            raise UnknownName("advantage", self.advantage, ADVANTAGES)
+        if self.standardise not in STANDARDISE:
+            raise UnknownName("standardise", self.standardise, STANDARDISE)
+        policy_kind(self.world.actions, self.policy)
+
+    @property
+    def squashed(self) -> bool:
+        """Whether actions are the tanh of points."""
+        return policy_kind(self.world.actions, self.policy) == "tanh"
+
+    def init(self, seed: int) -> State:
+        world = self.world
+        networks = {"agent": self.networks(np.random.default_rng(seed))}
+        # Beyond every step that draws for training will reach.
+        first = numpy_draws(world.reset_draws(self.worlds), seed, 2**31 - 1)
+        pool = numpy_draws(world.reset_draws(self.pool), seed, 2**31 - 2) if self.pool else None
+        blank = np.zeros((), np.float32)
+        carry = Carry(
+            playing=begin(world, first),
+            pool=None if pool is None else started(world, pool),
+            observation=Moments.empty(world.observation_size) if self.normalise_observations else None,
+            critic=Moments.empty(world.critic_size) if self.normalise_observations and world.privileged else None,
+            returned=Moments.empty() if self.normalise_rewards else None,
+            running=np.zeros(self.worlds, np.float32) if self.normalise_rewards else None,
+            score=blank,
+            length=blank.copy(),
+        )
+        return State(
+            networks=networks,
+            targets=None,
+            carry=carry,
+            optimizer=AdamMoments.zeros(networks),
+            step=np.zeros((), np.int32),
+            seed=np.array(seed, np.uint32),
+        )
+
+    def networks(self, rng: np.random.Generator) -> ActorCritic:
+        """Fresh networks."""
+        return make_networks(
+            rng,
+            self.world.observation_size,
+            self.world.critic_size if self.world.privileged else self.world.observation_size,
+            self.world.actions,
+            hidden=self.hidden,
+            activation=self.activation,
+            kind=self.policy,
+            std=self.std,
+            first_std=self.first_std,
+            shared=self.shared,
+        )
+
+    def draws(self) -> Mapping[str, Draw]:
+        found = {"play/policy": policy_draw(self.world.actions, self.steps, self.worlds)}
+        found |= self._each_step("step", self.world.step_draws(self.worlds))
+        if self.pool:
+            found["play/pick"] = Draw((self.steps, self.worlds))
+            found |= {f"pool/{name}": draw for name, draw in self.world.reset_draws(self.pool // 8).items()}
+        else:
+            found |= self._each_step("reset", self.world.reset_draws(self.worlds))
+        rows = self.worlds // self.groups * self.steps
+        found["order"] = Draw((self.epochs, self.groups, rows))
+        if self.squashed:
+            found["entropy"] = policy_draw(self.world.actions, self.steps, self.worlds)
+        return found
+
+    def _each_step(self, prefix: str, draws: Mapping[str, Draw]) -> dict[str, Draw]:
+        return {
+            f"play/{prefix}/{name}": dataclasses.replace(draw, shape=(self.steps, *draw.shape))
+            for name, draw in draws.items()
+        }
+
+    # Rollout
+
+    def rollout(self, state: State, draws: Mapping[str, Any]) -> tuple[Carry, Rollout]:
+        """Play on with the policy as it is; statistics stay as they are."""
+        carry, agent = state.carry, frozen(state.networks["agent"]).acting()
+        own = below(draws, "play")
+        if carry.pool is not None:
+            own["pick"] = self._picks(own["pick"], carry.pool.observation.shape[0])
+
+        def choose(observation, noise):
+            policy = agent.policy(self._normalised(carry.observation, observation))
+            point = policy.sample(noise)
+            return point, policy.log_prob(point), to_world(self.world.actions, point, self.squashed)
+
+        playing, happened = play(self.world, choose, carry.playing, own, carry.pool)
+        return dataclasses.replace(carry, playing=playing), happened
+
+    def _picks(self, uniform: Any, pool: int) -> Any:
+        """Places in the pool; each group of worlds has its own part of it."""
+        groups = self.groups // ops.num_shards()
+        part = pool // groups
+        place = ops.cast(ops.minimum(uniform * part, ops.full((), part - 1, uniform)), "int32")
+        first = ops.arange(uniform.shape[1], uniform) // (uniform.shape[1] // groups) * part
+        return place + first
+
+    @staticmethod
+    def _normalised(moments: Moments | None, x: Any) -> Any:
+        return x if moments is None else moments.scaled(x)
+
+    # Learning
+
+    def rows(self, networks: Any, carry: Carry, happened: Rollout, draws: Mapping[str, Any]) -> Rows:
+        """Advantages and targets of a rollout, as rows: groups of worlds first."""
+        agent = frozen(networks["agent"])
+        see, watch = carry.observation, carry.critic if self.world.privileged else carry.observation
+        observation = self._normalised(see, happened.observation)
+        critic = self._normalised(watch, happened.critic) if self.world.privileged else None
+        value = agent.value(observation if critic is None else critic)
+        last = happened.next_observation if critic is None else happened.next_critic
+
+        def all_next():
+            return agent.value(self._normalised(watch, last))
+
+        def only_last():
+            end = agent.value(self._normalised(watch, last[-1]))
+            return ops.concat([value[1:], end[None]])
+
+        # Only a truncated step asks for the value of an observation that no later step has.
+        next_value = ops.cond(ops.any(happened.truncated), all_next, only_last)
+        reward = self.reward_scale * happened.reward
+        if carry.returned is not None:
+            reward = ops.clip(reward / ops.sqrt(carry.returned.variance + 1e-8), -10.0, 10.0)
+        advantage, target = ADVANTAGES[self.advantage](
+            reward, value, next_value, happened.terminated, happened.truncated, self.gamma, self.trace
+        )
+        noise = draws["entropy"] if self.squashed else None
+        whole = Rows(observation, critic, happened.point, happened.log_prob, value, advantage, target, noise)
+        rows = tree.map_leaves(self._grouped, whole)
+        if self.standardise == "rollout":
+            rows = dataclasses.replace(rows, advantage=standardised(rows.advantage))
+        return rows
+
+    def _grouped(self, x: Any) -> Any:
+        """(time, world, ...) as rows: the first group of worlds, then the next."""
+        groups = self.groups // ops.num_shards()
+        x = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+        return ops.move_axis(x, 1, 0).reshape(-1, *x.shape[3:])
+
+    def minibatch_rows(self, uniform: Float[Array, "group rows"]) -> Any:
+        """Indices of the rows of each minibatch of a pass: equally many from every group."""
+        groups, rows = uniform.shape
+        order = ops.smallest(uniform, rows) + ops.arange(groups, uniform)[:, None] * rows
+        parts = order.reshape(groups, self.minibatches, rows // self.minibatches)
+        return ops.move_axis(parts, 1, 0).reshape(self.minibatches, -1)
+
+    def loss(self, networks, batch: Rows, size: int | None = None) -> tuple[Any, Metrics]:
+        agent = networks["agent"]
+        policy = agent.policy(batch.observation)
+        advantage = standardised(batch.advantage) if self.standardise == "minibatch" else batch.advantage
+        gain, terms = policy_loss(policy.log_prob(batch.point) - batch.log_prob, advantage, self.clip)
+        value = agent.value(batch.observation if batch.critic is None else batch.critic)
+        error = value_loss(value, batch.value, batch.target, self.value_clip)
+        entropy = ops.mean(policy.entropy(batch.noise))
+        total = gain + self.value_weight * error - self.entropy_weight * entropy
+        shown = {"policy_loss": gain, "value_loss": error, "entropy": entropy}
+        return total, {**{name: ops.stop_gradient(term) for name, term in shown.items()}, **terms}
+
+    def collect(self, state: State, draws, settings) -> tuple[Carry, Rows]:
+        """The first minibatch of an iteration."""
+        carry, happened = self.rollout(state, draws)
+        rows = self.rows(state.networks, state.carry, happened, draws)
+        first = self.minibatch_rows(draws["order"][0])[0]
+        return self._after(carry, happened, draws, state.step), tree.map_leaves(lambda x: ops.take(x, first), rows)
+
+    def step(self, state: State, draws, settings, update) -> tuple[State, Metrics]:
+        carry, happened = self.rollout(state, draws)
+        rows = self.rows(state.networks, state.carry, happened, draws)
+        picked = ops.concat([self.minibatch_rows(uniform) for uniform in draws["order"]])
+        spread = ops.across_shards(ops.mean(ops.square(rows.target - ops.across_shards(ops.mean(rows.target)))))
+        missed = ops.across_shards(ops.mean(ops.square(rows.target - rows.value)))
+
+        def learn(known, index):
+            networks, moments, stopped = known
+            before = dataclasses.replace(state, networks=networks, optimizer=moments)
+            batch = tree.map_leaves(lambda x: ops.take(x, index), rows)
+
+            def go():
+                after, terms = update(before, self.loss, batch)
+                return (after.networks, after.optimizer), {**terms, "updates": ops.full((), 1.0, rows.value)}
+
+            if not self.target_kl:
+                (networks, moments), terms = go()
+                return (networks, moments, stopped), terms
+
+            def stay():
+                blank = ops.zeros((), rows.value)
+                return (networks, moments), {name: blank for name in (*TERMS, "updates")}
+
+            (networks, moments), terms = ops.cond(stopped, stay, go)
+            return (networks, moments, stopped | (terms["approx_kl"] > self.target_kl)), terms
+
+        never = ops.zeros((), rows.value, "bool")
+        known, terms = ops.scan(learn, (state.networks, state.optimizer, never), picked)
+        done = ops.sum(terms.pop("updates"))
+        terms = {name: ops.sum(value) / done for name, value in terms.items()}
+        carry = self._after(carry, happened, draws, state.step)
+        terms |= {name: ops.across_shards(ops.mean(value)) for name, value in happened.terms.items()}
+        terms |= {
+            "updates": done,
+            "explained_variance": 1.0 - missed / (spread + 1e-8),
+            "truncated": ops.across_shards(ops.mean(ops.cast(happened.truncated, rows.value))),
+            "train_return": carry.score,
+            "train_length": carry.length,
+        }
+        networks, moments, _ = known
+        return dataclasses.replace(state, networks=networks, optimizer=moments, carry=carry), terms
+
+    def _after(self, carry: Carry, happened: Rollout, draws: Mapping[str, Any], step: Any) -> Carry:
+        """Statistics and starts for the next iteration."""
+
+        def flat(x):
+            return x.reshape(-1, *x.shape[2:])
+
+        changes: dict[str, Any] = {}
+        if carry.observation is not None:
+            changes["observation"] = carry.observation.with_rows(flat(happened.observation))
+        if carry.critic is not None:
+            changes["critic"] = carry.critic.with_rows(flat(happened.critic))
+        if carry.returned is not None:
+
+            def discounted(running, now):
+                reward, ended = now
+                running = self.gamma * running + reward
+                return running * (1.0 - ops.cast(ended, reward)), running
+
+            running, each = ops.scan(discounted, carry.running, (self.reward_scale * happened.reward, happened.ended))
+            changes |= {"running": running, "returned": carry.returned.with_rows(flat(each))}
+        if carry.pool is not None:
+            changes["pool"] = self._renewed(carry.pool, below(draws, "pool"), step)
+        ended = ops.cast(happened.ended, happened.reward)
+        number = ops.across_shards(ops.sum(ended))
+        some = ops.maximum(number, ops.full((), 1e-9, number))
+        for name, values in (("score", happened.total), ("length", ops.cast(happened.length, ended))):
+            mean = ops.across_shards(ops.sum(values * ended)) / some
+            changes[name] = ops.where(number > 0, mean, getattr(carry, name))
+        return dataclasses.replace(carry, **changes)
+
+    def _renewed(self, pool: Started, draws: Mapping[str, Any], step: Any) -> Started:
+        """The pool with an eighth of each group's starts made anew, in turn."""
+        fresh = started(self.world, draws)
+        groups, turn = self.groups // ops.num_shards(), ops.cast(step, "int32") % 8
+
+        def one(old, new):
+            part, size = old.shape[0] // groups, new.shape[0] // groups
+            for g in range(groups):
+                old = ops.write_rows(old, turn * size + g * part, new[g * size : (g + 1) * size])
+            return old
+
+        return tree.map_leaves(one, pool, fresh)
+
+    # Evaluation
+
+    def evaluation_draws(self) -> Mapping[str, Draw]:
+        return episode_draws(self.world, self.episodes, self._longest)
+
+    @property
+    def _longest(self) -> int:
+        return self.world.time_limit or self.evaluation_steps
+
+    def measure(self, state: State, draws, tables) -> Metrics:
+        agent, moments = frozen(state.networks["agent"]).acting(), state.carry.observation
+
+        def act(observation):
+            point = agent.policy(self._normalised(moments, observation)).mode
+            return to_world(self.world.actions, point, self.squashed)
+
+        return play_episodes(self.world, act, draws, self._longest)
+
+    def evaluate(self, measured: Mapping[str, Any]) -> Metrics:
+        returns, lengths = np.asarray(measured["returns"], float), np.asarray(measured["lengths"], float)
+        error = 1.96 * returns.std(ddof=1) / np.sqrt(len(returns)) if len(returns) > 1 else 0.0
+        found = {"episode_return": returns.mean(), "episode_return_ci": error, "episode_length": lengths.mean()}
+        found |= {f"episode_{name}": np.mean(value) for name, value in measured["terms"].items()}
+        return {name: float(value) for name, value in found.items()}
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "world": self.world.name,
+            "steps an iteration": self.worlds * self.steps,
+            "updates an iteration": self.epochs * self.minibatches,
+        }
+
+
+TERMS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
+"""What an update shows."""
+ADAM = Optimizer(learning_rate=3e-4, eps=1e-5, clip_norm=0.5)
+
+
+def problem(world: Control, *, optimizer: Optimizer | None = None, **settings: Any) -> PPO:
+    """PPO in a world; settings are the fields of `PPO`."""
+    return PPO(world, optimizer or ADAM, **settings)
