@@ -11,12 +11,14 @@ from twinax.envs._environment import Environment
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
 from twinax.envs._hypergrid import GridState, Hypergrid
 from twinax.envs._maze import MAZES, MazeState, PointMaze
+from twinax.envs._probes import PROBES
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs._world import World
 
 __all__ = [
     "CLASSIC",
     "MAZES",
+    "PROBES",
     "Acrobot",
     "Box",
     "CartPole",
