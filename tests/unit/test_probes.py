@@ -86,6 +86,18 @@ def test_there_are_no_other_probes():
     assert tuple(PROBES) == NAMES
 
 
+def test_what_is_seen_first():
+    sides = {"seen_reward": [-1, 1], "choice": [-1, 1], "aim": [-1, 1], "far_restart": [-1]}
+    assert {name: starts(PROBES[name]()) for name in NAMES} == {name: sides.get(name, [0]) for name in NAMES}
+
+
+def test_an_aim_beyond_its_bounds_is_an_aim_at_them():
+    world, state = Aim(), ProbeState(np.array([[-1.0], [1.0]]))
+    for action, bound in ((9.0, world.actions.high), (-9.0, world.actions.low)):
+        rewards = [world.step(state, np.full((2, 1), a), {}).reward for a in (action, *bound)]
+        np.testing.assert_array_equal(*rewards)
+
+
 # Mistakes
 
 MISTAKES = {
