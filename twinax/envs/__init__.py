@@ -1,19 +1,31 @@
 """Worlds: their rules as arrays in, arrays out, for every framework."""
 
 from twinax.envs._check import EnvReport, check_env
+from twinax.envs._classic import CLASSIC
+from twinax.envs._classic_cars import MountainCar, MountainCarContinuous
+from twinax.envs._classic_poles import Acrobot, CartPole, Pendulum
 from twinax.envs._cleanup import Cleanup
+from twinax.envs._control import Box, Control, Discrete, Moved
 from twinax.envs._enumeration import Enumeration, enumerate_states
 from twinax.envs._environment import Environment
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
 from twinax.envs._hypergrid import GridState, Hypergrid
 from twinax.envs._maze import MAZES, MazeState, PointMaze
+from twinax.envs._probes import PROBES
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs._world import World
 
 __all__ = [
+    "CLASSIC",
     "MAZES",
+    "PROBES",
+    "Acrobot",
+    "Box",
+    "CartPole",
     "Cleanup",
+    "Control",
     "Corners",
+    "Discrete",
     "Enumeration",
     "EnvReport",
     "Environment",
@@ -21,6 +33,10 @@ __all__ = [
     "GridState",
     "Hypergrid",
     "MazeState",
+    "MountainCar",
+    "MountainCarContinuous",
+    "Moved",
+    "Pendulum",
     "PointMaze",
     "TreasureHunt",
     "Uniform",
