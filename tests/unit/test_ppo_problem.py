@@ -56,8 +56,9 @@ def by_hand(subject, seed=0):
     agent = state.networks["agent"]
     see = state.carry.observation
     scaled = happened.observation if see is None else see.scaled(happened.observation)
-    value, following = agent.value(scaled), agent.value(
-        happened.next_observation if see is None else see.scaled(happened.next_observation)
+    value, following = (
+        agent.value(scaled),
+        agent.value(happened.next_observation if see is None else see.scaled(happened.next_observation)),
     )
     steps, worlds = value.shape
     advantage = np.zeros((steps, worlds))

@@ -20,9 +20,7 @@ def episode_draws(world: Control, episodes: int, steps: int) -> dict[str, Draw]:
     return found
 
 
-def play_episodes(
-    world: Control, act: Callable[[Any], Any], draws: Mapping[str, Any], steps: int
-) -> dict[str, Any]:
+def play_episodes(world: Control, act: Callable[[Any], Any], draws: Mapping[str, Any], steps: int) -> dict[str, Any]:
     """One episode in each world, until all have ended or for `steps` steps: returns, lengths and means of terms."""
     first = started(world, below(draws, "reset"))
     blank = ops.zeros((first.observation.shape[0],), first.observation)

@@ -67,9 +67,7 @@ def orthogonal(rng: np.random.Generator, inputs: int, outputs: int, gain: float)
     return Linear(weight.astype(np.float32), np.zeros(outputs, np.float32))
 
 
-def make_mlp(
-    rng: np.random.Generator, inputs: int, hidden: Sequence[int], outputs: int, act: str, gain: float
-) -> MLP:
+def make_mlp(rng: np.random.Generator, inputs: int, hidden: Sequence[int], outputs: int, act: str, gain: float) -> MLP:
     """An MLP with orthogonal layers of gain sqrt 2, the last of its own."""
     activation(act)  # unknown names fail here
     sizes, gains = (inputs, *hidden, outputs), [math.sqrt(2)] * len(hidden) + [gain]
@@ -140,5 +138,3 @@ def to_world(actions: Actions, point: Any, squashed: bool) -> Any:
     if squashed:
         return low + (ops.tanh(point) + 1) * (0.5 * (high - low))
     return ops.minimum(ops.maximum(point, low), high)
-
-

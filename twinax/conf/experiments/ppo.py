@@ -65,7 +65,12 @@ def check_sizes(config: PpoRoot, subject: PPO) -> None:
     check_memory(
         {
             "a rollout (ppo.worlds, ppo.steps)": 3 * rows * (seen + width) * number * config.seeds,
-            "a minibatch (ppo.hidden, ppo.minibatches)": 12 * rows / subject.minibatches * width * number * config.seeds,
+            "a minibatch (ppo.hidden, ppo.minibatches)": 12
+            * rows
+            / subject.minibatches
+            * width
+            * number
+            * config.seeds,
             "the networks (ppo.hidden)": 12 * width * (width * len(subject.hidden) + seen) * number * config.seeds,
             "the log of a chunk (trainer.chunk)": 20 * number * config.trainer.chunk * config.seeds,
         }
