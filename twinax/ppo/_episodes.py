@@ -52,7 +52,7 @@ def play_episodes(world: Control, act: Callable[[Any], Any], draws: Mapping[str,
         import jax
 
         names = jax.eval_shape(lambda: moved_by(first.state, first.observation, begin).terms)
-    start = (first.state, first.observation, blank == 0, blank, blank, {name: blank for name in names}, begin)
+    start = (first.state, first.observation, blank == 0, blank, blank, dict.fromkeys(names, blank), begin)
 
     def goes_on(carry):
         return ops.any(carry[2]) & (carry[6] < steps)

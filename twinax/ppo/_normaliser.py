@@ -14,8 +14,8 @@ from twinax.types import Array, Float
 class Moments:
     """Mean and variance of all rows so far; before the first row 0 and 1, so that nothing changes."""
 
-    mean: Float[Array, "..."]
-    variance: Float[Array, "..."]
+    mean: Float[Array, "*entry"]
+    variance: Float[Array, "*entry"]
     count: Float[Array, ""]
 
     @classmethod
@@ -23,8 +23,8 @@ class Moments:
         """Of no rows; NumPy leaves."""
         return cls(np.zeros(shape, np.float32), np.ones(shape, np.float32), np.zeros((), np.float32))
 
-    def with_rows(self, rows: Float[Array, "rows ..."]) -> Moments:
-        """After more rows, from all shards."""
+    def with_rows(self, rows: Any) -> Moments:
+        """After more rows (the leading axis), from all shards."""
         mean = ops.across_shards(ops.mean(rows, 0))
         variance = ops.across_shards(ops.mean(ops.square(rows - mean), 0))
         new = float(rows.shape[0] * ops.num_shards())

@@ -329,7 +329,7 @@ class PPO(Problem):
 
             def stay():
                 blank = ops.zeros((), rows.value)
-                return (networks, moments), {name: blank for name in (*TERMS, "updates")}
+                return (networks, moments), dict.fromkeys((*TERMS, "updates"), blank)
 
             (networks, moments), terms = ops.cond(stopped, stay, go)
             return (networks, moments, stopped | (terms["approx_kl"] > self.target_kl)), terms

@@ -61,16 +61,12 @@ def check_sizes(config: PpoRoot, subject: PPO) -> None:
     """Refuse problems that do not fit into memory."""
     number = 8.0 if config.trainer.dtype == "float64" else 4.0
     rows, width = float(subject.worlds) * subject.steps, float(max(subject.hidden, default=1))
+    part = rows / subject.minibatches
     seen = 2.0 * (subject.world.observation_size + subject.world.critic_size) + 12
     check_memory(
         {
             "a rollout (ppo.worlds, ppo.steps)": 3 * rows * (seen + width) * number * config.seeds,
-            "a minibatch (ppo.hidden, ppo.minibatches)": 12
-            * rows
-            / subject.minibatches
-            * width
-            * number
-            * config.seeds,
+            "a minibatch (ppo.hidden, ppo.minibatches)": 12 * part * width * number * config.seeds,
             "the networks (ppo.hidden)": 12 * width * (width * len(subject.hidden) + seen) * number * config.seeds,
             "the log of a chunk (trainer.chunk)": 20 * number * config.trainer.chunk * config.seeds,
         }
