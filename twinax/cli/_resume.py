@@ -45,6 +45,7 @@ def run(found: Namespace) -> int:
         tensorboard=trainer.tensorboard,
         noise=trainer.noise,
         chunk=trainer.chunk,
+        devices=trainer.devices,
         progress=False if found.quiet else None,
         config=conf.as_dict(config),
     )

@@ -57,6 +57,7 @@ def train(config: Any, quiet: bool = False) -> Path:
         tensorboard=trainer.tensorboard,
         noise=trainer.noise,
         chunk=trainer.chunk,
+        devices=trainer.devices,
         progress=False if quiet else None,
         config=conf.as_dict(config),
     )

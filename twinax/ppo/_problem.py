@@ -198,13 +198,16 @@ class PPO(Problem):
         found |= self._each_step("step", self.world.step_draws(self.worlds))
         if self.pool:
             found["play/pick"] = Draw((self.steps, self.worlds))
-            found |= {f"pool/{name}": draw for name, draw in self.world.reset_draws(self.pool // 8).items()}
         else:
             found |= self._each_step("reset", self.world.reset_draws(self.worlds))
         rows = self.worlds // self.groups * self.steps
         found["order"] = Draw((self.epochs, self.groups, rows))
         if self.squashed:
             found["entropy"] = policy_draw(self.world.actions, self.steps, self.worlds)
+        found = {name: dataclasses.replace(draw, divided=1) for name, draw in found.items()}
+        if self.pool:
+            for name, draw in self.world.reset_draws(self.pool // 8).items():
+                found[f"pool/{name}"] = dataclasses.replace(draw, divided=0)
         return found
 
     def _each_step(self, prefix: str, draws: Mapping[str, Draw]) -> dict[str, Draw]:
@@ -212,6 +215,16 @@ class PPO(Problem):
             f"play/{prefix}/{name}": dataclasses.replace(draw, shape=(self.steps, *draw.shape))
             for name, draw in draws.items()
         }
+
+    def divided(self, carry: Carry, devices: int) -> Carry:
+        if self.groups % devices:
+            raise TwinaxError(
+                f"groups={self.groups} cannot be shared out over {devices} devices; set ppo.groups={devices} or a "
+                "multiple of it"
+            )
+        shared = tree.map_leaves(lambda _: False, carry)
+        parts = {name: tree.map_leaves(lambda _: True, getattr(carry, name)) for name in ("playing", "pool", "running")}
+        return dataclasses.replace(shared, **parts)
 
     # Rollout
 

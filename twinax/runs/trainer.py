@@ -39,6 +39,7 @@ def train(
     noise: str = "shared",
     chunk: int = 100,
     keep: int = 3,
+    devices: int = 1,
 ) -> Run:
     """Train a problem from scratch.
 
@@ -52,6 +53,7 @@ def train(
     config           the configuration to keep with the run, so that `twinax resume` can build the problem again
     chunk            most steps that the engine runs in one go; changes no result
     keep             how many checkpoints stay on the disk
+    devices          how many devices share out the worlds (jax mode)
 
     >>> run = train(problem, mode="jax", steps=20_000, seed=0)              # doctest: +SKIP
     >>> run.summary["total_variation"], run.networks.policy                 # doctest: +SKIP
@@ -69,6 +71,7 @@ def train(
         checkpoint_every=checkpoint_every,
         keep=keep,
         tensorboard=tensorboard,
+        devices=devices,
     )
     directory = RunDirectory(Path(run_dir)) if run_dir is not None else None
     if directory is not None:
@@ -106,6 +109,7 @@ def resume(
     noise: str | None = None,
     chunk: int | None = None,
     keep: int | None = None,
+    devices: int | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> Run:
     """Go on with a run from its newest usable checkpoint; what is None stays as it was.
@@ -137,6 +141,7 @@ def resume(
             checkpoint_every=checkpoint_every,
             keep=keep,
             tensorboard=tensorboard,
+            devices=devices,
         )
         engine = _engine(problem, plan)
         engine.start(plan.seed)
@@ -170,7 +175,13 @@ def _engine(problem: Problem, plan: Plan) -> Any:
     from twinax import engines
 
     return engines.make_engine(
-        plan.mode, problem, dtype=plan.dtype, chunk=plan.chunk, seeds=plan.seeds, noise=plan.noise
+        plan.mode,
+        problem,
+        dtype=plan.dtype,
+        chunk=plan.chunk,
+        seeds=plan.seeds,
+        noise=plan.noise,
+        devices=plan.devices,
     )
 
 
