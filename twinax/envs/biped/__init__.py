@@ -2,6 +2,7 @@
 
 from twinax.envs.biped._biped import Biped, make_biped
 from twinax.envs.biped._kinematics import Kinematics, Pose
+from twinax.envs.biped._mirror import mirror_joints, mirror_motion
 from twinax.envs.biped._robot import ROBOTS, Robot, load_robot
 from twinax.envs.biped._settings import TASKS
 from twinax.envs.biped._state import VARIED, BipedState, Ranges, Variation
@@ -19,4 +20,6 @@ __all__ = [
     "Variation",
     "load_robot",
     "make_biped",
+    "mirror_joints",
+    "mirror_motion",
 ]

@@ -7,6 +7,7 @@ same depth and kind are walked at once, so both legs cost as much as one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from twinax.types import Array, Float
 
 FREE, BALL, SLIDE, HINGE = range(4)
 """As MuJoCo numbers them."""
+UNIT = np.eye(3)[..., None, None]
+UNIT.flags.writeable = False
 
 
 @tree.record
@@ -43,7 +46,7 @@ class Pose:
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """Links of one depth and kind."""
+    """Links of one depth and kind; the parts of vectors come first, and a last axis of 1 stands for the worlds."""
 
     kind: int
     parents: np.ndarray
@@ -53,8 +56,10 @@ class _Level:
     turn: np.ndarray
     """Rotation in the parent's frame, before the joint moves."""
     axis: np.ndarray
-    generator: np.ndarray
-    """Matrix K of the cross product with the axis; its rotation by q is 1 + sin q K + (1 - cos q) K^2."""
+    once: np.ndarray
+    """Matrix K of the cross product with the axis. A turn by q is 1 + sin q K + (1 - cos q) K^2."""
+    twice: np.ndarray
+    """K^2."""
     columns: np.ndarray
     speeds: np.ndarray
     zero: np.ndarray
@@ -75,65 +80,85 @@ class Kinematics:
         links = _Links(robot)
         self.levels = links.levels
         base, place, turn = links.attach(robot.model.body(robot.base).id)
-        self.base, self.base_offset, self.base_turn = base, _constant(place), _constant(turn)
+        self.base = _constant(np.array([base], np.int32))
+        self.base_offset, self.base_turn = _parts_first([place]), _parts_first([turn])
         geoms = [robot.model.geom(geom).id for foot in robot.feet for geom in foot]
         attached = [links.attach(robot.model.geom_bodyid[geom]) for geom in geoms]
         places = [p + t @ robot.model.geom_pos[g] for (_, p, t), g in zip(attached, geoms, strict=True)]
         self.point_links = _constant(np.array([link for link, _, _ in attached], np.int32))
-        self.point_offset = _constant(np.stack(places))
-        self.radius = _constant(robot.model.geom_size[geoms, 0].copy())
+        self.point_offset = _parts_first(places)
+        self.radius = _parts_first([[0, 0, robot.model.geom_size[geom, 0]] for geom in geoms])
         self.feet = (len(robot.feet), len(robot.feet[0]))
 
     def __call__(self, qpos: Float[Array, "worlds nq"], qvel: Float[Array, "worlds nv"]) -> Pose:
+        # Inside, worlds come last and the parts of a vector first: long rows to work on, in every framework.
         worlds = qpos.shape[0]
-        none = ops.zeros((worlds, 1, 3), qpos)
-        origins, velocities, spins = none, none, none
-        frames = ops.broadcast(_as(np.eye(3)[None, None], qpos), (worlds, 1, 3, 3))
+        columns, speeds = ops.swap_last(qpos), ops.swap_last(qvel)
+        none = ops.zeros((3, 1, worlds), qpos)
+        world = ops.broadcast(_as(UNIT, qpos), (3, 3, 1, worlds))
+        links = (none, world, none, none)
         for level in self.levels:
-            found = self._move(level, (origins, frames, velocities, spins), qpos, qvel)
-            origins, frames, velocities, spins = (
-                ops.concat([before, new], 1)
-                for before, new in zip((origins, frames, velocities, spins), found, strict=True)
-            )
-        arm = rotations.rotate(frames[:, self.base], _as(self.base_offset, qpos))
-        links = ops.like(self.point_links, qpos)
-        reach = rotations.rotate(ops.take(frames, links, 1), _as(self.point_offset, qpos))
-        spin = ops.take(spins, links, 1)
-        points = ops.take(origins, links, 1) + reach
-        lowest = ops.concat([points[..., :2], points[..., 2:] - _as(self.radius, qpos)[:, None]], -1)
-        moving = ops.take(velocities, links, 1) + rotations.cross(spin, reach)
-        shape = (worlds, *self.feet, 3)
+            moved = self._move(level, links, columns, speeds)
+            links = tuple(ops.concat(pair, -2) for pair in zip(links, moved, strict=True))
+        base = ops.like(self.base, qpos)
+        origin, frame, velocity, spin = (ops.take(x, base, x.ndim - 2) for x in links)
+        arm = _rotate(frame, _as(self.base_offset, qpos))
+        rotation = _product(frame, _as(self.base_turn, qpos))
+        points, point_velocity = self._points(links, qpos)
         return Pose(
-            position=origins[:, self.base] + arm,
-            rotation=rotations.product(frames[:, self.base], _as(self.base_turn, qpos)),
-            velocity=velocities[:, self.base] + rotations.cross(spins[:, self.base], arm),
-            spin=spins[:, self.base],
-            points=lowest.reshape(shape),
-            point_velocity=moving.reshape(shape),
+            position=_worlds_first(origin + arm)[:, 0],
+            rotation=_worlds_first(rotation.reshape(9, 1, worlds)).reshape(worlds, 3, 3),
+            velocity=_worlds_first(velocity + _cross(spin, arm))[:, 0],
+            spin=_worlds_first(spin)[:, 0],
+            points=_worlds_first(points).reshape(worlds, *self.feet, 3),
+            point_velocity=_worlds_first(point_velocity).reshape(worlds, *self.feet, 3),
         )
 
-    def _move(self, level: _Level, before, qpos, qvel):
+    def _points(self, links: tuple, reference: Array) -> tuple[Array, Array]:
+        """Lowest points of the spheres, and velocities of their centres."""
+        place = ops.like(self.point_links, reference)
+        origin, frame, velocity, spin = (ops.take(x, place, x.ndim - 2) for x in links)
+        reach = _rotate(frame, _as(self.point_offset, reference))
+        return origin + reach - _as(self.radius, reference), velocity + _cross(spin, reach)
+
+    def _move(self, level: _Level, links: tuple, qpos: Array, qvel: Array) -> tuple[Array, Array, Array, Array]:
+        """Origins, frames, velocities and spins of a level's links, in the world."""
         if level.kind == FREE:
             first, speed = int(level.columns[0]), int(level.speeds[0])
-            frame = rotations.from_quaternion(qpos[:, first + 3 : first + 7])[:, None]
+            quaternion = ops.swap_last(qpos[first + 3 : first + 7])
+            frame = ops.move_axis(rotations.from_quaternion(quaternion), 0, 2)[:, :, None]
             # MuJoCo gives the velocity of a free body in the world, and its spin in the body.
-            spin = rotations.rotate(frame, qvel[:, None, speed + 3 : speed + 6])
-            return qpos[:, None, first : first + 3], frame, qvel[:, None, speed : speed + 3], spin
+            spin = _rotate(frame, qvel[speed + 3 : speed + 6, None])
+            return qpos[first : first + 3, None], frame, qvel[speed : speed + 3, None], spin
         parents, columns, speeds = ops.like((level.parents, level.columns, level.speeds), qpos)
-        origin, frame, velocity, spin = (ops.take(x, parents, 1) for x in before)
-        moved = ops.take(qpos, columns, 1) - _as(level.zero, qpos)
-        speed = ops.take(qvel, speeds, 1)[..., None]
-        arm = rotations.rotate(frame, _as(level.offset, qpos))
-        frame = rotations.product(frame, _as(level.turn, qpos))
-        axis = rotations.rotate(frame, _as(level.axis, qpos))
+        origin, frame, velocity, spin = (ops.take(x, parents, x.ndim - 2) for x in links)
+        moved = ops.take(qpos, columns) - _as(level.zero, qpos)
+        speed = ops.take(qvel, speeds)
+        arm = _rotate(frame, _as(level.offset, qpos))
+        frame = _product(frame, _as(level.turn, qpos))
+        axis = _rotate(frame, _as(level.axis, qpos))
         if level.kind == SLIDE:
-            arm = arm + axis * moved[..., None]
-            return origin + arm, frame, velocity + rotations.cross(spin, arm) + axis * speed, spin
-        generator, twice = _as(level.generator, qpos), _as(level.generator @ level.generator, qpos)
-        angle = moved[..., None, None]
-        turn = _as(np.eye(3), qpos) + ops.sin(angle) * generator + (1 - ops.cos(angle)) * twice
-        velocity = velocity + rotations.cross(spin, arm)
-        return origin + arm, rotations.product(frame, turn), velocity, spin + axis * speed
+            arm = arm + axis * moved
+            return origin + arm, frame, velocity + _cross(spin, arm) + axis * speed, spin
+        turn = _as(UNIT, qpos) + ops.sin(moved) * _as(level.once, qpos) + (1 - ops.cos(moved)) * _as(level.twice, qpos)
+        return origin + arm, _product(frame, turn), velocity + _cross(spin, arm), spin + axis * speed
+
+
+def _product(a: Array, b: Array) -> Array:
+    return a[:, 0, None] * b[0] + a[:, 1, None] * b[1] + a[:, 2, None] * b[2]
+
+
+def _rotate(a: Array, v: Array) -> Array:
+    return a[:, 0] * v[0] + a[:, 1] * v[1] + a[:, 2] * v[2]
+
+
+def _cross(a: Array, b: Array) -> Array:
+    return ops.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
+
+
+def _worlds_first(x: Array) -> Array:
+    """(part, link, world) as (world, link, part)."""
+    return ops.swap_last(ops.move_axis(x, 2, 0))
 
 
 class _Links:
@@ -203,23 +228,30 @@ class _Links:
     def _level(self, kind: int, joints: list[int]) -> _Level:
         model = self.model
         axis = model.jnt_axis[joints]
+        once = np.cross(axis[:, None], np.eye(3)).swapaxes(1, 2)
         columns = model.jnt_qposadr[joints]
         parents, offset, turn = zip(*(self.parent[joint] for joint in joints), strict=True)
         return _Level(
             kind=kind,
             parents=_constant(np.array([self.place[p] for p in parents], np.int32)),
-            offset=_constant(np.stack(offset)),
-            turn=_constant(np.stack(turn)),
-            axis=_constant(axis.copy()),
-            generator=_constant(np.cross(axis[:, None], np.eye(3)).swapaxes(1, 2).copy()),
+            offset=_parts_first(offset),
+            turn=_parts_first(turn),
+            axis=_parts_first(axis),
+            once=_parts_first(once),
+            twice=_parts_first(once @ once),
             columns=_constant(columns.astype(np.int32)),
             speeds=_constant(model.jnt_dofadr[joints].astype(np.int32)),
-            zero=_constant(model.qpos0[columns].copy()),
+            zero=_constant(model.qpos0[columns][:, None]),
         )
 
 
 def _as(constant: np.ndarray, reference: Array) -> Array:
     return ops.cast(ops.like(constant, reference), reference)
+
+
+def _parts_first(rows: Any) -> np.ndarray:
+    """(link, part...) as (part..., link, 1)."""
+    return _constant(np.moveaxis(np.asarray(rows, np.float64), 0, -1)[..., None].copy())
 
 
 def _constant(x: np.ndarray) -> np.ndarray:

@@ -17,7 +17,8 @@ SOLE, POINT = 0.028, 0.008
 """From the ankle's roll axis down to the sole; radius of the four spheres that touch the floor."""
 HEEL, TOE, SOLE_WIDTH = -0.055, 0.085, 0.022
 HOME = {"hip_pitch": 0.22, "hip_roll": 0.0, "knee": 0.49, "ankle_pitch": -0.27, "ankle_roll": 0.0}
-"""Bent knees, and the sole flat: knee + ankle = hip."""
+HOME["elbow"] = 0.3
+"""Bent knees and elbows, and the sole flat: knee + ankle = hip."""
 HEIGHT = HIP_DROP + THIGH * cos(HOME["hip_pitch"]) + SHIN * cos(HOME["ankle_pitch"]) + ANKLE + SOLE
 """Of the pelvis at home, the soles on the floor."""
 RANGES = {

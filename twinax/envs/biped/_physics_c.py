@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -57,7 +59,7 @@ class CPhysics:
     def _rows(self, qpos: np.ndarray, qvel: np.ndarray, *rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         shapes = qpos.shape, qvel.shape
         rows = [np.asarray(x, np.float64).reshape(-1, x.shape[-1]) for x in (qpos, qvel, *rest)]
-        with self._lock:
+        with self._lock, _quiet():
             end = self._step(*rows)
         nq = self.model.nq
         return end[:, 1 : 1 + nq].reshape(shapes[0]), end[:, 1 + nq :].reshape(shapes[1])
@@ -67,7 +69,7 @@ class CPhysics:
         control = np.zeros((len(qpos), 1, self.model.nu + 6 * self.model.nbody))
         control[:, 0, : self.model.nu] = target
         control[:, 0, self._force : self._force + 2] = push
-        # MuJoCo would begin again from its initial pose, and write a log file.
+        # MuJoCo would begin again from its initial pose.
         broken = ~(np.abs(np.concatenate([start, control[:, 0]], 1)) < FINITE).all(1)
         start[broken] = np.concatenate([[0.0], self.robot.home_qpos, np.zeros(self.model.nv)])
         control[broken] = 0.0
@@ -97,6 +99,18 @@ class CPhysics:
                 getattr(self._models[k], name)[:] = value
             self._written[k] = factors[k]
         return self._models[: len(factors)]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """A world that blows up is told by its NaN, not by a file that MuJoCo writes where the program was started."""
+    mujoco = load_mujoco()
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda message: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
 
 
 def _cores() -> int:

@@ -1,4 +1,4 @@
-"""MJX: the same physics as a JAX program, for accelerators. On a CPU it is hundreds of times slower than C."""
+"""MJX: the same physics as a JAX program, for accelerators. On a CPU it is slower than C, and slow to compile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twinax.types import Array, Float
 
 
 class MjxPhysics:
-    """Steps of one robot, as `CPhysics`."""
+    """Steps of one robot, as `CPhysics`: nothing is carried from call to call."""
 
     def __init__(self, robot: Robot, substeps: int, varied: bool = False, frictionloss: float = 0.0):
         require("mujoco.mjx", "mujoco", "the runner mjx")
@@ -45,6 +45,8 @@ class MjxPhysics:
 
         def one(qpos, qvel, target, push, factors) -> tuple[Any, Any]:
             varied = model.tree_replace(varied_fields(model, *factors)) if self.varied else model
+            # MJX computes in JAX's own precision, whatever the states' is.
+            qpos, qvel, target = (x.astype(data.qpos.dtype) for x in (qpos, qvel, target))
             force = jnp.zeros_like(data.xfrc_applied).at[self._body, :2].set(push)
             begin = data.replace(qpos=qpos, qvel=qvel, ctrl=target, xfrc_applied=force)
             end = jax.lax.fori_loop(0, self.substeps, lambda _, d: self._mjx.step(varied, d), begin)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +80,8 @@ class Robot:
 def load_mujoco(part: str = "mujoco") -> Any:
     """MuJoCo or a part of it; it comes without types."""
     require("mujoco", "mujoco", "a robot")
-    return importlib.import_module(part)
+    with contextlib.redirect_stdout(io.StringIO()):  # MJX prints that it goes without Warp
+        return importlib.import_module(part)
 
 
 def load_robot(robot: str | Path | Robot, **description: Any) -> Robot:

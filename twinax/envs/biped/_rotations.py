@@ -18,26 +18,9 @@ def from_quaternion(q: Float[Array, "*rows 4"]) -> Float[Array, "*rows 3 3"]:
     return ops.stack([ops.stack(row, -1) for row in rows], -2)
 
 
-def product(a: Float[Array, "... 3 3"], b: Float[Array, "... 3 3"]) -> Float[Array, "... 3 3"]:
-    """a b. Three sums of outer products: a library's product of many small matrices takes them one by one."""
-    return a[..., :, 0:1] * b[..., 0:1, :] + a[..., :, 1:2] * b[..., 1:2, :] + a[..., :, 2:3] * b[..., 2:3, :]
-
-
-def rotate(a: Float[Array, "... 3 3"], v: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
-    """a v."""
-    return a[..., :, 0] * v[..., 0:1] + a[..., :, 1] * v[..., 1:2] + a[..., :, 2] * v[..., 2:3]
-
-
 def rotate_back(a: Float[Array, "... 3 3"], v: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """a^T v: the vector as seen from the rotated frame."""
     return a[..., 0, :] * v[..., 0:1] + a[..., 1, :] * v[..., 1:2] + a[..., 2, :] * v[..., 2:3]
-
-
-def cross(a: Float[Array, "... 3"], b: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
-    """a x b."""
-    ax, ay, az = a[..., 0], a[..., 1], a[..., 2]
-    bx, by, bz = b[..., 0], b[..., 1], b[..., 2]
-    return ops.stack([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx], -1)
 
 
 def in_heading(rotation: Float[Array, "*rows 3 3"], v: Float[Array, "*rows 3"]) -> Float[Array, "*rows 3"]:
