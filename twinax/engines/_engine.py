@@ -29,6 +29,8 @@ class Engine(ABC):
     """Runs a problem: `start` or `load`, then `run` and `evaluate` as often as needed."""
 
     mode: str
+    processes: int = 1
+    """How many processes train together; `state` and `evaluate` are then asked for by all of them."""
 
     def __init__(self, problem: Problem, *, dtype: str, chunk: int, seeds: int = 1):
         self.problem, self.dtype, self.chunk, self.seeds = problem, dtype, chunk, seeds

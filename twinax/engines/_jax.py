@@ -15,6 +15,7 @@ from jax import lax
 from twinax import ops
 from twinax.engines._devices import AXIS, Devices, whole
 from twinax.engines._engine import EVALUATION, Engine
+from twinax.engines._hosts import lost_process, num_processes
 from twinax.engines._optax import apply_update
 from twinax.noise import key_draws, shard_draws
 from twinax.optimizer import Optimizer
@@ -98,6 +99,7 @@ class JaxEngine(Engine):
     def __init__(self, problem: Problem, *, dtype: str, chunk: int, seeds: int = 1, devices: int = 1):
         super().__init__(problem, dtype=dtype, chunk=chunk, seeds=seeds)
         self._devices = Devices(devices) if devices > 1 else None
+        self.processes = num_processes()
         self._state: Any = None
         self._program = jax.jit(self._chunk, donate_argnums=0)
         self._compiled: Any = None
@@ -172,8 +174,13 @@ class JaxEngine(Engine):
             begin = time.perf_counter()
             self._compiled = self._program.lower(self._state, settings, count).compile()
             self.compile_seconds = time.perf_counter() - begin
-        self._state, logs = self._compiled(self._state, settings, count)
-        return {name: whole(values)[:steps] for name, values in logs.items()}
+        try:
+            self._state, logs = self._compiled(self._state, settings, count)
+            return {name: whole(values)[:steps] for name, values in logs.items()}
+        except jax.errors.JaxRuntimeError as error:
+            if self.processes == 1:
+                raise
+            raise lost_process(error, self.processes) from error
 
     # Evaluation
 

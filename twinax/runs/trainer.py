@@ -111,6 +111,7 @@ def resume(
     keep: int | None = None,
     devices: int | None = None,
     warn: Callable[[str], None] | None = None,
+    writes: bool = True,
 ) -> Run:
     """Go on with a run from its newest usable checkpoint; what is None stays as it was.
 
@@ -118,14 +119,16 @@ def resume(
     mode             may differ from before: every engine reads every engine's checkpoints
     dtype, seeds     must be those of the run
     warn             gets a sentence for each checkpoint that is refused (default: printed on standard error)
+    writes           False in all but one of several processes that go on together
 
     >>> run = resume("runs/first", problem, steps=40_000)                   # doctest: +SKIP
     """
     directory = RunDirectory(Path(run_dir))
     directory.must_exist()
     with ExitStack() as stack:
-        stack.enter_context(directory.lock())
-        path = checkpoint.latest(directory.path, refused=warn or _warn)
+        if writes:
+            stack.enter_context(directory.lock())
+        path = checkpoint.latest(directory.path, refused=(warn or _warn) if writes else _ignore)
         meta = checkpoint.read_meta(path)
         plan = _resumed_plan(
             directory,
@@ -148,6 +151,9 @@ def resume(
         state, meta = checkpoint.load(path, like=engine.state())
         engine.load(state)
         done = int(meta["step"])
+        if not writes:
+            window = meta.get("window")
+            return _run(stack, Session(engine, plan, Logger(), None, None, "", done, 0.0, window), False)
         for step in checkpoint.steps(directory.path):
             if step > done:
                 checkpoint.set_aside(checkpoint.place(directory.path, step))
@@ -221,6 +227,10 @@ def _resumed_plan(directory: RunDirectory, meta: Mapping[str, Any], **changed: A
             f"to do; for more use `twinax resume {directory.path} trainer.steps={2 * done or 1000}`"
         )
     return plan
+
+
+def _ignore(sentence: str) -> None:
+    pass
 
 
 def _warn(sentence: str) -> None:

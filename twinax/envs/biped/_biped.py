@@ -47,6 +47,8 @@ class Biped(BipedSettings, Control):
     ('biped', 43, 54)
     """
 
+    privileged = True
+
     def __post_init__(self):
         super().__post_init__()
         for name in self.rewards:
