@@ -78,16 +78,9 @@ def partial_update(update: Update, state: State, loss: Loss, batch: Any, still: 
 
     whole, moments = state.networks, state.optimizer
     kept = {name: whole[name] for name in still}
-    part = dataclasses.replace(
-        state,
-        networks=moving(whole),
-        optimizer=dataclasses.replace(moments, first=moving(moments.first), second=moving(moments.second)),
-    )
+    part = dataclasses.replace(state, networks=moving(whole), optimizer=moments.only(moving(whole)))
     part, terms = update(part, lambda networks, *rest, **kw: loss({**kept, **networks}, *rest, **kw), batch)
-    after = part.optimizer
-    merged = dataclasses.replace(
-        after, first={**moments.first, **after.first}, second={**moments.second, **after.second}
-    )
+    merged = moments.merged(part.optimizer)
     return dataclasses.replace(part, networks={**whole, **part.networks}, optimizer=merged), terms
 
 

@@ -60,3 +60,23 @@ def play_episodes(world: Control, act: Callable[[Any], Any], draws: Mapping[str,
     _, _, alive, returns, lengths, sums, _ = ops.while_loop(goes_on, one, start)
     terms = {name: value / ops.maximum(lengths, ops.full((), 1.0, lengths)) for name, value in sums.items()}
     return {"returns": returns, "lengths": lengths, "terms": terms, "survived": ops.cast(alive, returns)}
+
+
+def record_episodes(
+    world: Control, act: Callable[[Any], Any], draws: Mapping[str, Any], steps: int, record: Callable[[Any, Any], Any]
+) -> dict[str, Any]:
+    """What is recorded of the first steps of episodes, time first, and which of it is from before an end."""
+    first = started(world, below(draws, "reset"))
+    each_step = below(draws, "step")
+    times = ops.arange(steps, first.observation)
+
+    def one(carry, t):
+        state, observation, alive = carry
+        own = {name: ops.take(value, t) for name, value in each_step.items()}
+        moved = world.step(state, act(observation), own)
+        going = alive & ~moved.terminated
+        return (moved.state, world.observe(moved.state), going), (record(state, moved.state), going)
+
+    alive = ops.zeros((first.observation.shape[0],), first.observation) == 0
+    _, (recorded, going) = ops.scan(one, (first.state, first.observation, alive), times)
+    return {"values": recorded, "alive": going}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +18,11 @@ from twinax.conf.experiments.ppo import (
     check_sizes,
     options,
 )
-from twinax.envs.biped import Biped, Ranges
+from twinax.envs._reference import Reference
+from twinax.envs.biped import Biped, Ranges, check_reference, motion_features, scripted_gait
 from twinax.envs.biped._settings import STAND_REWARDS, TASKS, WALK_REWARDS, BipedSettings
-from twinax.ppo import PPO, problem
+from twinax.errors import TwinaxError
+from twinax.ppo import PPO, AmpOptions, Hooks, amp, problem
 
 TaskSection = mirror(BipedSettings, leave_out=["robot", "rewards", "ranges"], name="walk", robot="biped")
 RangesSection = mirror(Ranges)
@@ -36,12 +39,30 @@ class LevelSection:
     """Chosen with level=1, 2, 3 or 4."""
 
 
+AmpFields = mirror(AmpOptions)
+
+
+@dataclass
+class AmpSection(AmpFields):
+    """Style from reference motion."""
+
+    name: str = "none"
+    """Chosen with amp=NAME: none, scripted (a gait made by geometry) or file."""
+    file: str | None = None
+    """Reference motion, as `Reference.save` writes it."""
+    speed: float = 0.2
+    """Of the scripted gait; m/s."""
+    learning_rate: float = 1e-4
+    """Step size of the discriminator."""
+
+
 @dataclass
 class BipedRoot(Root):
     """Everything that a run of the robot is told."""
 
     task: Any = CHOSEN
     level: Any = CHOSEN
+    amp: Any = CHOSEN
     rewards: Any = field(default_factory=RewardsSection)
     ranges: Any = field(default_factory=RangesSection)
     ppo: Any = field(default_factory=PpoSection)
@@ -55,10 +76,31 @@ def build_world(config: BipedRoot) -> Biped:
     return Biped(**section, rewards=dict(vars(config.rewards)), ranges=restore(config.ranges))
 
 
+def build_style(config: BipedRoot, world: Biped) -> Hooks | None:
+    """The discriminator's part, with a reference that was checked against the robot."""
+    section = config.amp
+    if section.name == "none":
+        return None
+    if section.name == "file":
+        if section.file is None:
+            raise TwinaxError("amp=file needs reference motion: amp.file=FILE")
+        reference = Reference.load(section.file)
+    else:
+        reference = scripted_gait(world, section.speed)
+    check_reference(world, reference)
+    fields = {field.name for field in dataclasses.fields(AmpOptions)}
+    values = {name: tuple(v) if isinstance(v, list) else v for name, v in vars(section).items() if name in fields}
+    return amp(reference, functools.partial(motion_features, world), world.seconds, AmpOptions(**values))
+
+
 def build_problem(config: BipedRoot) -> PPO:
     """The problem of a configuration."""
     world = build_world(config)
-    subject = problem(world, optimizer=annealed(config), **options(config.ppo))
+    optimizer, hooks = annealed(config), build_style(config, world)
+    if hooks is not None:
+        rates = {"discriminator": config.amp.learning_rate}
+        optimizer = dataclasses.replace(optimizer, separate=True, rates=rates)
+    subject = problem(world, optimizer=optimizer, hooks=hooks, **options(config.ppo))
     check_sizes(config, subject)
     return subject
 
@@ -102,6 +144,7 @@ EXPERIMENT = Experiment(
             default="walk",
             choices={"walk": task("walk", 1500, WALK_REWARDS), "stand": task("stand", 200, STAND_REWARDS)},
         ),
+        "amp": Group(default="none", choices={name: AmpSection(name=name) for name in ("none", "scripted", "file")}),
         # A choice that is a bare number would not be one of Hydra's names.
         "level": Group(
             default="level_3",
