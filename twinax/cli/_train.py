@@ -47,6 +47,11 @@ def train(config: Any, quiet: bool = False) -> Path:
     leads = is_leader()
     if leads:
         print_start(config, problem, directory)
+    if (other := conf.find_experiment(config.experiment).train(config)) is not None:
+        shown = False if quiet else None
+        result = other(problem, trainer.steps, config.seed, directory, conf.as_dict(config), progress=shown)
+        print_end(result.summary, directory)
+        return directory
     result = runs.train(
         problem,
         mode=trainer.mode,

@@ -105,6 +105,17 @@ def build_problem(config: BipedRoot) -> PPO:
     return subject
 
 
+def by_brax(config: BipedRoot) -> Any:
+    """Brax's own training at level 2."""
+    if config.level.name != "level_2":
+        return None
+    if config.amp.name != "none":
+        raise TwinaxError("Brax's training is one closed program, into which amp cannot be put; use level=3")
+    from twinax.runs.brax import train_with_brax
+
+    return train_with_brax
+
+
 LEARNING = {
     "ppo": {
         "hidden": [128, 128],
@@ -124,6 +135,13 @@ LEARNING = {
     "optimizer": {"decay_to": 0.1},
     "trainer": {"batch_size": 1, "chunk": 10, "evaluate_every": 50, "checkpoint_every": 50},
 }
+
+
+BRAX = {
+    "ppo": {"policy": "tanh", "std": "state", "activation": "silu", "advantage": "brax", "clip": 0.3},
+    "trainer": {"chunk": 10},
+}
+"""What Brax's networks and losses are like, so that a run of level 2 goes on at level 3."""
 
 
 def task(name: str, steps: int, rewards: dict[str, float]) -> Preset:
@@ -150,6 +168,7 @@ EXPERIMENT = Experiment(
             default="level_3",
             choices={
                 "level_1": Preset({"level": LevelSection("level_1"), "trainer": {"mode": "hybrid"}}),
+                "level_2": Preset({"level": LevelSection("level_2"), **BRAX}),
                 "level_3": LevelSection("level_3"),
                 "level_4": Preset({"level": LevelSection("level_4"), "trainer": {"devices": 2}, "ppo": {"groups": 2}}),
             },
@@ -157,6 +176,7 @@ EXPERIMENT = Experiment(
         ),
     },
     build=build_problem,
+    train=by_brax,
     key_aliases={**KEY_ALIASES, "env": "task"},
     named_by=("task",),
 )

@@ -137,6 +137,8 @@ TASKS: dict[str, dict[str, Any]] = {
         "command_ahead": (0.0, 0.0),
         "command_zero": 1.0,
         "push_every": 100,
+        # Of robots that only hold their home pose, half fall within ten seconds.
+        "push_force": (5.0, 10.0),
         "rewards": STAND_REWARDS,
     },
 }
