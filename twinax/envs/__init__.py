@@ -9,9 +9,11 @@ from twinax.envs._hypergrid import GridState, Hypergrid
 from twinax.envs._maze import MAZES, MazeState, PointMaze
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs._world import World
+from twinax.envs.biped import Biped, make_biped
 
 __all__ = [
     "MAZES",
+    "Biped",
     "Cleanup",
     "Corners",
     "Enumeration",
@@ -27,4 +29,5 @@ __all__ = [
     "World",
     "check_env",
     "enumerate_states",
+    "make_biped",
 ]
