@@ -35,7 +35,7 @@ def test_a_step_in_brax_is_a_step_of_the_world():
     np.testing.assert_allclose(after.obs, world.observe(moved.state)[0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(after.reward, moved.reward[0], rtol=1e-5)
     assert jax.tree.structure(state) == jax.tree.structure(after)
-    kinds = [jax.tree.map(lambda x: (x.shape, x.dtype), one) for one in (state, after)]
+    kinds = [[(x.shape, x.dtype) for x in jax.tree.leaves(one)] for one in (state, after)]
     assert kinds[0] == kinds[1]
 
 
