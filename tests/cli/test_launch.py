@@ -78,6 +78,7 @@ def test_a_run_of_two_devices_goes_on_with_one(one_device, tmp_path):
     assert_equal(arrays(run), one_device)
 
 
+@pytest.mark.slow
 def test_two_processes_learn_what_one_learns(one_device, tmp_path):
     run = tmp_path / "run"
     done = twinax("launch", "--processes", "2", "train", "--quiet", *SETTINGS, f"run.dir={run}")

@@ -39,6 +39,7 @@ def test_a_step_in_brax_is_a_step_of_the_world():
     assert kinds[0] == kinds[1]
 
 
+@pytest.mark.slow
 def test_brax_trains_on_a_world_and_its_policy_is_read_back(tmp_path):
     import jax
     from brax.training.agents.ppo import networks as brax_networks
