@@ -24,7 +24,9 @@ from twinax.envs.biped._settings import STAND_REWARDS, TASKS, WALK_REWARDS, Bipe
 from twinax.errors import TwinaxError
 from twinax.ppo import PPO, AmpOptions, Hooks, amp, problem
 
-TaskSection = mirror(BipedSettings, leave_out=["robot", "rewards", "ranges"], name="walk", robot="biped")
+TaskSection = mirror(
+    BipedSettings, leave_out=["robot", "rewards", "ranges", "action_scales"], name="walk", robot="biped"
+)
 RangesSection = mirror(Ranges)
 RewardsSection: Any = dataclasses.make_dataclass(
     "RewardsSection", [(name, float, dataclasses.field(default=weight)) for name, weight in WALK_REWARDS.items()]
