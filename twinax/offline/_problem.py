@@ -74,7 +74,9 @@ class Offline(Problem):
         shapes = {(data.observations.shape[1:], data.actions.shape[1]) for data in self.datasets.values()}
         if len(shapes) > 1:
             raise TwinaxError(f"the two datasets have observations and actions of different widths: {sorted(shapes)}")
-        _ = self.widths  # refuses observations that the agent cannot read
+        widths = self.widths  # refuses observations that the agent cannot read
+        if self.task is not None:
+            self.task.require_like(widths.shape, widths.action)
 
     # Sizes and phases
 

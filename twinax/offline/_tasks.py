@@ -31,6 +31,9 @@ class Task:
     goal: np.ndarray | None = None
     """The observation to reach, where there is one."""
 
+    def require_like(self, observation: tuple[int, ...], actions: int) -> None:
+        """An error unless the world shows observations of this shape and takes so many numbers as an action."""
+
     def draws(self) -> Mapping[str, Draw]:
         """What `rollout` needs."""
         return {}
@@ -69,6 +72,9 @@ class MazeTask(Task):
     def goal(self) -> np.ndarray:  # type: ignore[override]
         at_rest = [0.0] * (self.maze.observation_size - 2)
         return np.array([*self.place, *at_rest], np.float32)
+
+    def require_like(self, observation: tuple[int, ...], actions: int) -> None:
+        _require_same("the maze", (self.maze.observation_size,), 2, observation, actions)
 
     def draws(self) -> Mapping[str, Draw]:
         return self.maze.reset_draws(self.episodes)
@@ -113,6 +119,18 @@ class GymnasiumTask(Task):
             if getattr(self, label) < 1:
                 raise TwinaxError(f"{label} is {getattr(self, label)}; it must be at least 1")
 
+    def require_like(self, observation: tuple[int, ...], actions: int) -> None:
+        require("gymnasium", "offline", "evaluating in Gymnasium environments")
+        from twinax.offline._gymnasium import make
+
+        world = make(self.name, self.settings)
+        *place, channels = world.observation_space.shape
+        box = world.action_space
+        world.close()
+        if not box.shape:
+            raise TwinaxError(f"'{self.name}' has actions of {box}; these agents act in a box of real numbers")
+        _require_same(f"'{self.name}'", (*place, channels * self.frame_stack), box.shape[0], observation, actions)
+
     def play(self, act: Act) -> dict[str, np.ndarray]:
         require("gymnasium", "offline", "evaluating in Gymnasium environments")
         from twinax.offline._gymnasium import make, scaled_to_box
@@ -149,6 +167,12 @@ class GymnasiumTask(Task):
             "lengths": lengths,
             **({} if np.isnan(successes).all() else {"successes": successes}),
         }
+
+
+def _require_same(world: str, shown: tuple[int, ...], taken: int, observation: tuple[int, ...], actions: int) -> None:
+    for what, one, other in (("observations", shown, observation), ("actions", (taken,), (actions,))):
+        if one != other:
+            raise TwinaxError(f"{world} has {what} of shape {one}, but those of the data have shape {other}")
 
 
 def judged(episodes: Mapping[str, np.ndarray]) -> Metrics:
