@@ -38,6 +38,12 @@ def test_a_run_pretrains_finetunes_and_goes_on_in_another_mode(tmp_path, capsys)
     capsys.readouterr()
     assert run("eval", where) == 0
     assert "success" in capsys.readouterr().out
+    assert run("report", where) == 0
+    page = (where / "report.html").read_text()
+    assert (
+        ">Maze</h2>" in page and "step 30: paths of 4 evaluated episodes" in page and "Target and learned" not in page
+    )
+    assert (where / "plots" / "maze.png").exists() and not (where / "plots" / "pictures.png").exists()
 
 
 def test_one_pretraining_serves_several_tasks(tmp_path, capsys):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,10 @@ from twinax.errors import TwinaxError, require
 from twinax.noise import Draw
 from twinax.problem import Metrics
 
+SHOWN = 24
+"""Episodes whose paths a picture shows: more would hide each other."""
+SQUARES = 4
+"""Values that a picture shows along each side of a cell of a maze."""
 Act = Callable[[Any], Any]
 """Rows of observations to rows of actions in [-1, 1]."""
 
@@ -45,6 +50,14 @@ class Task:
     def play(self, act: Act) -> dict[str, np.ndarray]:
         """The same on the host."""
         raise NotImplementedError
+
+    def places(self) -> np.ndarray | None:
+        """Observations at which pictures show values; None where there is no such picture."""
+        return None
+
+    def pictures(self, episodes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Arrays of a report's pictures, from what `rollout` gave and from `values` at the places."""
+        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +107,39 @@ class MazeTask(Task):
 
         time = ops.arange(self.maze.max_steps, state.position)
         (_, total, length, over), path = ops.scan(move, (state, nothing, nothing, nothing), time)
-        return {"returns": total, "lengths": length, "successes": over, "path": path}
+        return {"returns": total, "lengths": length, "successes": over, "start": state.position, "path": path}
+
+    # Pictures; `twinax.runs.mazes` paints them
+
+    @cached_property
+    def _fine(self) -> tuple[np.ndarray, np.ndarray]:
+        """Whether each of the small squares of a picture is free, and (x, y) in the middle of those that are."""
+        solid = self.maze.solid.reshape(self.maze.height, self.maze.width)
+        free = ~np.kron(solid, np.ones((SQUARES, SQUARES), bool))
+        rows, columns = np.nonzero(free)
+        return free, (np.stack([columns, rows], -1) + 0.5) / SQUARES
+
+    def places(self) -> np.ndarray:
+        middles = self._fine[1]
+        at_rest = np.zeros((len(middles), self.maze.observation_size - 2))
+        return np.concatenate([middles, at_rest], 1).astype(np.float32)
+
+    def pictures(self, episodes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        path = np.concatenate([episodes["start"][None], episodes["path"]])[:, :SHOWN].swapaxes(0, 1)
+        path = path.astype(np.float32)
+        after = np.arange(path.shape[1]) > episodes["lengths"][:SHOWN, None]
+        path[after] = np.nan
+        found = {
+            "maze/walls": self.maze.solid.reshape(self.maze.height, self.maze.width).astype(np.uint8),
+            "maze/goal": np.array([*self.place, self.maze.radius], np.float32),
+            "maze/paths": path,
+            "maze/successes": episodes["successes"][:SHOWN].astype(np.uint8),
+        }
+        if "values" in episodes and np.isfinite(episodes["values"]).all():
+            free, _ = self._fine
+            found["maze/values"] = np.full(free.shape, np.nan, np.float32)
+            found["maze/values"][free] = episodes["values"]
+        return found
 
 
 @dataclass(frozen=True, eq=False)
