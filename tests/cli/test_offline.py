@@ -72,6 +72,19 @@ def test_data_of_a_file_are_normalised_once_and_judged_by_a_task(tmp_path, capsy
     assert any("validation.critic.contrastive_loss" in row for row in rows)
 
 
+def test_a_run_from_a_mapped_file_is_the_run_from_memory(tmp_path):
+    path = tmp_path / "walks.npz"
+    save_ogbench(collect_maze(PointMaze("u"), 4, 30), path, compressed=True)
+    losses = []
+    for mapped in ("true", "false"):
+        where = tmp_path / mapped
+        settings = [f"data={path}", f"data.mapped={mapped}", "phases.pretrain=4", "trainer.steps=8", f"run.dir={where}"]
+        assert run("train", *SMALL, "agent=iql", *settings) == 0
+        losses.append(json.loads((where / "summary.json").read_text())["loss"])
+        assert (tmp_path / "walks.npz.mapped").is_dir()
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
