@@ -11,9 +11,10 @@ import jax.tree_util as jtu
 import numpy as np
 import torch
 
-from twinax import tree
+from twinax import ops, tree
 from twinax.engines._draw_blocks import DrawBlocks
 from twinax.engines._engine import EVALUATION, Engine
+from twinax.memory import is_mapped
 from twinax.noise import generator_draws, numpy_draws
 from twinax.optimizer import Moments, Optimizer
 from twinax.problem import Loss, Metrics, Problem, State
@@ -23,9 +24,14 @@ ALL = ""
 
 
 def to_tensors(values: Any) -> Any:
-    """Copies of NumPy leaves as tensors; integers that PyTorch cannot index or add with become int64."""
+    """Copies of NumPy leaves as tensors; integers that PyTorch cannot index or add with become int64.
+
+    A mapped array is not copied: it may be larger than the memory.
+    """
 
     def one(x):
+        if is_mapped(x):
+            return ops.like(x, torch.zeros(()))
         x = np.array(x)
         return torch.from_numpy(x.astype(np.int64) if x.dtype == np.uint32 else x)
 
