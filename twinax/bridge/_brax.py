@@ -75,7 +75,7 @@ def brax_env(world: Control) -> Any:
             metrics = {name: jnp.zeros((), value.dtype) for name, value in step.terms.items()}
             return State(alone(state), observed(state), zero, zero, metrics, {"rng": rng})
 
-        def step(self, state, action):
+        def step(self, state: Any, action: Any):
             rng, own = jax.random.split(state.info["rng"])
             before = jax.tree.map(lambda x: x[None], state.pipeline_state)
             stretched = low + (jnp.clip(action, -1, 1) + 1) * 0.5 * (high - low)

@@ -63,7 +63,9 @@ class Reference:
 
     def save(self, path: Path | str) -> None:
         """As an npz without objects."""
-        columns = {part: np.array([getattr(f, part) for f in self.layout]) for part in ("name", "unit", "frame")}
+        columns: dict[str, Any] = {
+            part: np.array([getattr(f, part) for f in self.layout]) for part in ("name", "unit", "frame")
+        }
         np.savez(path, frames=self.frames, rate=self.rate, starts=np.array(self.starts), **columns)
 
     @classmethod

@@ -50,10 +50,10 @@ class ActorCritic(eqx.Module):
     def acting(self) -> ActorCritic:
         """The same, laid out for a rollout."""
 
-        def turned(net: MLP | None) -> MLP | None:
+        def turned(net: Any) -> Any:
             return None if net is None else MLP(acting(net.layers), net.activation)
 
-        return ActorCritic(turned(self.trunk), turned(self.actor), self.critic, self.log_std, self.kind)  # type: ignore[arg-type]
+        return ActorCritic(turned(self.trunk), turned(self.actor), self.critic, self.log_std, self.kind)
 
     def _shared(self, observation: Any) -> Any:
         return observation if self.trunk is None else activation(self.trunk.activation)(self.trunk(observation))

@@ -137,7 +137,7 @@ class Session:
         self._summary = self.summary(status)
         # With several processes all of them must ask for the state; one writes it.
         state = self.engine.state() if self.directory is not None or self.engine.processes > 1 else None
-        if self.directory is None:
+        if self.directory is None or state is None:
             return
         self.logger.sync()
         meta = {

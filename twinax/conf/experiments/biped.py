@@ -9,24 +9,22 @@ from typing import Any
 
 from twinax.conf._mirror import mirror, restore
 from twinax.conf._registry import Experiment, Group, Preset
-from twinax.conf._sections import CHOSEN, Root
+from twinax.conf._sections import CHOSEN
 from twinax.conf.experiments.ppo import (
     KEY_ALIASES,
+    Learning,
     OptimizerSection,
-    PpoSection,
     annealed,
     check_sizes,
     options,
 )
 from twinax.envs._reference import Reference
 from twinax.envs.biped import Biped, Ranges, check_reference, motion_features, scripted_gait
-from twinax.envs.biped._settings import STAND_REWARDS, TASKS, WALK_REWARDS, BipedSettings
+from twinax.envs.biped._settings import STAND_REWARDS, TASKS, WALK_REWARDS
 from twinax.errors import TwinaxError
 from twinax.ppo import PPO, AmpOptions, Hooks, amp, problem
 
-TaskSection = mirror(
-    BipedSettings, leave_out=["robot", "rewards", "ranges", "action_scales"], name="walk", robot="biped"
-)
+TaskSection = mirror(Biped, leave_out=["robot", "rewards", "ranges", "action_scales"], name="walk", robot="biped")
 RangesSection = mirror(Ranges)
 RewardsSection: Any = dataclasses.make_dataclass(
     "RewardsSection", [(name, float, dataclasses.field(default=weight)) for name, weight in WALK_REWARDS.items()]
@@ -59,7 +57,7 @@ class AmpSection(AmpFields):
 
 
 @dataclass
-class BipedRoot(Root):
+class BipedRoot(Learning):
     """Everything that a run of the robot is told."""
 
     task: Any = CHOSEN
@@ -67,15 +65,12 @@ class BipedRoot(Root):
     amp: Any = CHOSEN
     rewards: Any = field(default_factory=RewardsSection)
     ranges: Any = field(default_factory=RangesSection)
-    ppo: Any = field(default_factory=PpoSection)
     optimizer: Any = field(default_factory=lambda: OptimizerSection(learning_rate=5e-4, eps=1e-5, clip_norm=1.0))
 
 
 def build_world(config: BipedRoot) -> Biped:
     """The robot's world."""
-    section = {name: value for name, value in vars(config.task).items() if name != "name"}
-    section = {name: tuple(value) if isinstance(value, list) else value for name, value in section.items()}
-    return Biped(**section, rewards=dict(vars(config.rewards)), ranges=restore(config.ranges))
+    return restore(config.task, rewards=dict(vars(config.rewards)), ranges=restore(config.ranges))
 
 
 def build_style(config: BipedRoot, world: Biped) -> Hooks | None:
@@ -90,9 +85,7 @@ def build_style(config: BipedRoot, world: Biped) -> Hooks | None:
     else:
         reference = scripted_gait(world, section.speed)
     check_reference(world, reference)
-    fields = {field.name for field in dataclasses.fields(AmpOptions)}
-    values = {name: tuple(v) if isinstance(v, list) else v for name, v in vars(section).items() if name in fields}
-    return amp(reference, functools.partial(motion_features, world), world.seconds, AmpOptions(**values))
+    return amp(reference, functools.partial(motion_features, world), world.seconds, restore(section))
 
 
 def build_problem(config: BipedRoot) -> PPO:

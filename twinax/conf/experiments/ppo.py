@@ -27,13 +27,19 @@ class CompatSection:
 
 
 @dataclass
-class PpoRoot(Root):
+class Learning(Root):
+    """What every experiment with PPO has."""
+
+    ppo: Any = field(default_factory=PpoSection)
+    optimizer: Any = field(default_factory=lambda: OptimizerSection(learning_rate=2.5e-3, eps=1e-5, clip_norm=0.5))
+
+
+@dataclass
+class PpoRoot(Learning):
     """Everything that a run of PPO is told."""
 
     env: Any = CHOSEN
     compat: Any = CHOSEN
-    ppo: Any = field(default_factory=PpoSection)
-    optimizer: Any = field(default_factory=lambda: OptimizerSection(learning_rate=2.5e-3, eps=1e-5, clip_norm=0.5))
 
 
 def build_problem(config: PpoRoot) -> PPO:
@@ -50,14 +56,14 @@ def options(section: Any) -> dict[str, Any]:
     return values | {"hidden": tuple(section.hidden)}
 
 
-def annealed(config: PpoRoot) -> Optimizer:
+def annealed(config: Learning) -> Optimizer:
     """The optimizer, with step sizes that fall to zero at the last update if `ppo.anneal` says so."""
     updates = config.trainer.steps * config.ppo.epochs * config.ppo.minibatches
     own = config.optimizer.decay_steps
     return restore(config.optimizer, decay_steps=updates if config.ppo.anneal and not own else own)
 
 
-def check_sizes(config: PpoRoot, subject: PPO) -> None:
+def check_sizes(config: Learning, subject: PPO) -> None:
     """Refuse problems that do not fit into memory."""
     number = 8.0 if config.trainer.dtype == "float64" else 4.0
     rows, width = float(subject.worlds) * subject.steps, float(max(subject.hidden, default=1))
