@@ -47,6 +47,7 @@ def make_engine(
         raise TwinaxError(f"seeds={seeds} needs trainer.mode=jax; mode {name} trains one seed at a time")
     if noise == "native" and name != "torch":
         raise TwinaxError(f"noise=native is PyTorch's own stream and needs trainer.mode=torch, not {name}")
+    problem.check_mode(name, seeds)
     if dtype == "float64":
         import jax
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from twinax import ops
-from twinax.envs._control import Control
+from twinax.envs._control import Control, Restarting
 from twinax.noise import Draw, below
 from twinax.ppo._rollout import started
 
@@ -35,11 +35,14 @@ def play_episodes(world: Control, act: Callable[[Any], Any], draws: Mapping[str,
         moved = moved_by(state, observation, t)
         counted = ops.cast(alive, returns)
         sums = {name: sums.get(name, blank) + counted * value for name, value in moved.terms.items()}
-        after = world.observe(moved.state)
+        alive = alive & ~moved.terminated
+        after = moved.state
+        if isinstance(world, Restarting):
+            alive, after = alive & ~moved.truncated, moved.onward
         return (
-            moved.state,
             after,
-            alive & ~moved.terminated,
+            world.observe(after),
+            alive,
             returns + counted * moved.reward,
             lengths + counted,
             sums,

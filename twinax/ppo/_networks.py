@@ -51,7 +51,7 @@ class ActorCritic(eqx.Module):
         """The same, laid out for a rollout."""
 
         def turned(net: MLP | None) -> MLP | None:
-            return None if net is None else MLP(acting(net.layers), net.activation)
+            return None if net is None else MLP(acting(net.layers), net.activation)  # type: ignore[arg-type]
 
         return ActorCritic(turned(self.trunk), turned(self.actor), self.critic, self.log_std, self.kind)  # type: ignore[arg-type]
 
@@ -85,6 +85,8 @@ def policy_kind(actions: Actions, kind: str = "auto") -> str:
         raise UnknownName("policy", kind, ("auto", *POLICIES))
     if (kind == "categorical") != isinstance(actions, Discrete):
         raise TwinaxError(f"policy={kind} does not fit actions {actions}; use policy=auto")
+    if kind == "tanh" and not isinstance(actions, Discrete) and not np.isfinite((actions.low, actions.high)).all():
+        raise TwinaxError(f"policy=tanh stretches to bounds, and some of {actions} are infinite; use policy=gaussian")
     return kind
 
 
