@@ -65,7 +65,7 @@ def main() -> None:
     axis.axvline(2000, color="0.6", linewidth=0.8, linestyle=":")
     note = "finetuning begins\n(infom: at 4,500)"
     axis.annotate(note, (2000, 0.92), xytext=(4, 0), textcoords="offset points", color="0.4", fontsize=8)
-    axis.legend(frameon=False, ncols=2, fontsize=8)
+    figure.legend(loc="outside right center", frameon=False, fontsize=8)
     axis.spines[["top", "right"]].set_visible(False)
     Path(arguments.out).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(arguments.out, dpi=130)

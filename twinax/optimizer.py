@@ -37,6 +37,9 @@ class Optimizer:
     clip_by: str = "all"
     """What has one norm: all parameters together, or member: each member of a network that is stacked on a leading
     axis, such as an agent of several."""
+    separate: bool = False
+    """Whether each network at the top of the tree has an optimizer of its own: its own count of updates and its own
+    norm for clipping. Networks that an update leaves out then do not count it."""
     decay_steps: int = 0
     """Linear decay of all step sizes to `decay_to` over this many steps; 0 means constant."""
     decay_to: float = 0.0
@@ -93,17 +96,31 @@ class Optimizer:
 
 @tree.record
 class Moments:
-    """Adam's memory: `count` updates done, and the two moments, trees like the networks."""
+    """Adam's memory: `count` updates done, and the two moments, trees like the networks.
+
+    With `Optimizer.separate` the count is a dict by network.
+    """
 
     count: Any
     first: Any
     second: Any
 
     @classmethod
-    def zeros(cls, networks) -> Moments:
+    def zeros(cls, networks, separate: bool = False) -> Moments:
         """No update done yet; NumPy leaves."""
 
         def blank():
             return tree.map_leaves(lambda x: np.zeros_like(x), networks)
 
-        return cls(count=np.zeros((), np.int32), first=blank(), second=blank())
+        none = np.zeros((), np.int32)
+        return cls(count={name: none.copy() for name in networks} if separate else none, first=blank(), second=blank())
+
+    def only(self, names) -> Moments:
+        """Those of some networks at the top of the tree."""
+        count = {name: self.count[name] for name in names} if isinstance(self.count, dict) else self.count
+        return Moments(count, *({name: part[name] for name in names} for part in (self.first, self.second)))
+
+    def merged(self, part: Moments) -> Moments:
+        """With the memory of some networks replaced."""
+        count = {**self.count, **part.count} if isinstance(self.count, dict) else part.count
+        return Moments(count, {**self.first, **part.first}, {**self.second, **part.second})

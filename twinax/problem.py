@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from twinax.errors import TwinaxError
 from twinax.noise import Draw
 from twinax.optimizer import Moments, Optimizer
 from twinax.tree import record
@@ -129,6 +130,14 @@ class Problem(ABC):
     def evaluate(self, measured: Mapping[str, np.ndarray]) -> Metrics:
         """From measured NumPy arrays to named metrics: floats, or arrays for pictures."""
         return {}
+
+    def divided(self, carry: Any, devices: int) -> Any:
+        """A tree like the carry: True for arrays whose leading axis this many devices share out, False for the others.
+
+        Everything else of a state is the same on all devices. Rules then see their part of such arrays and of draws
+        with a `divided` axis, and take means with `ops.across_shards`.
+        """
+        raise TwinaxError(f"{type(self).__name__} cannot be shared out over {devices} devices; use trainer.devices=1")
 
     def members(self, networks: Any) -> dict[str, Any]:
         """The networks of one state that get a file of weights each, by name."""

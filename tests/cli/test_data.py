@@ -26,7 +26,7 @@ def test_a_file_is_described(twinax, save):
     facts = dict(line.split("  ", 1) for line in shown.out.splitlines())
     facts = {name.strip(): value.strip() for name, value in facts.items()}
     assert facts["format"] == "ogbench" and facts["file"] == "cube.npz"
-    assert facts["rows"].startswith("10, of which 8 may be drawn" if save is np.savez else "8")
+    assert facts["rows"] == "10, of which 8 may be drawn" and facts["layout"].startswith("compact")
     assert facts["trajectories"] == "2 of 3 to 5 steps, mean 4.0"
     assert facts["observations"].startswith("2 of float32, from -2 to ")
     assert facts["actions"] == "1 of float32, from 0.5 to 0.5"
@@ -34,6 +34,16 @@ def test_a_file_is_described(twinax, save):
     assert facts["ends"] == "0 terminated, 0 truncated, 2 where the recording stopped"
     assert facts["size on disk"].endswith("B") and facts["checked"] == "nothing wrong was found"
     assert twinax("data", "cube.npz", "--goals").code == 0
+
+
+def test_a_file_larger_than_memory_is_described(twinax, monkeypatch):
+    monkeypatch.setattr("twinax.offline._readers.available_memory", lambda: 100.0)
+    np.savez_compressed("cube.npz", **rows())
+    shown = twinax("data", "cube.npz")
+    assert shown.code == 0 and "10, of which 8 may be drawn" in shown.out
+    assert shown.err == (
+        "cube.npz: copies of arrays that cannot be mapped as they are go to cube.npz.mapped; used again next time\n"
+    )
 
 
 def test_rewards_masks_and_ends(twinax):

@@ -38,6 +38,12 @@ def test_a_run_pretrains_finetunes_and_goes_on_in_another_mode(tmp_path, capsys)
     capsys.readouterr()
     assert run("eval", where) == 0
     assert "success" in capsys.readouterr().out
+    assert run("report", where) == 0
+    page = (where / "report.html").read_text()
+    assert (
+        ">Maze</h2>" in page and "step 30: paths of 4 evaluated episodes" in page and "Target and learned" not in page
+    )
+    assert (where / "plots" / "maze.png").exists() and not (where / "plots" / "pictures.png").exists()
 
 
 def test_one_pretraining_serves_several_tasks(tmp_path, capsys):
@@ -64,6 +70,19 @@ def test_data_of_a_file_are_normalised_once_and_judged_by_a_task(tmp_path, capsy
     assert run("train", *settings, f"data.validation={path}", f"run.dir={where}") == 0
     rows = [json.loads(line) for line in (where / "metrics.jsonl").read_text().splitlines()]
     assert any("validation.critic.contrastive_loss" in row for row in rows)
+
+
+def test_a_run_from_a_mapped_file_is_the_run_from_memory(tmp_path):
+    path = tmp_path / "walks.npz"
+    save_ogbench(collect_maze(PointMaze("u"), 4, 30), path, compressed=True)
+    losses = []
+    for mapped in ("true", "false"):
+        where = tmp_path / mapped
+        settings = [f"data={path}", f"data.mapped={mapped}", "phases.pretrain=4", "trainer.steps=8", f"run.dir={where}"]
+        assert run("train", *SMALL, "agent=iql", *settings) == 0
+        losses.append(json.loads((where / "summary.json").read_text())["loss"])
+        assert (tmp_path / "walks.npz.mapped").is_dir()
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
 @pytest.mark.parametrize(

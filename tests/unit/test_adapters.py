@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from twinax import ops, parity, runs, tree
+from twinax.bridge._brax import brax_env
 from twinax.engines import make_engine
 from twinax.envs import BraxWorld, CartPole, GymnasiumWorld, GymnaxWorld
 from twinax.envs._classic_poles import CartPoleState
@@ -178,6 +179,12 @@ def test_resuming_says_that_episodes_start_anew(tmp_path):
     assert said == ["the state of Counting is hidden and was not saved: its 4 episodes start anew"]
 
 
+def test_brax_cannot_train_what_is_hidden(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    with pytest.raises(TwinaxError, match="Brax maps and restarts worlds itself, and Pendulum-v1 keeps its state"):
+        brax_env(GymnasiumWorld("Pendulum-v1"))
+
+
 @pytest.mark.slow
 def test_copies_in_processes_are_the_same():
     rows = []
@@ -260,6 +267,8 @@ def test_what_hidden_state_cannot_do_is_refused():
         subject.check_mode("jax", devices=3)
     with pytest.raises(TwinaxError, match="Counting restarts itself and has no use for a pool of 8"):
         problem(subject.world, pool=8)
+    with pytest.raises(TwinaxError, match="so 2 devices cannot share a program"):
+        make_engine("jax", subject, devices=2)
     with ops.shards("shards", 2), pytest.raises(TwinaxError, match="spread over 2; use one device"):
         subject.world.reset({"seed": np.full((4, 2), 0.5)})
     with pytest.raises(TwinaxError, match="4 actions for 0 copies; call reset or enter first"):

@@ -176,12 +176,6 @@ def test_members_of_npz_files_are_mapped(tmp_path):
         np.testing.assert_array_equal(batches[0][name], batches[1][name], err_msg=name)
 
 
-def test_compressed_members_cannot_be_mapped(tmp_path):
-    path = write(tmp_path / "x.npz", ogbench_fields(), compressed=True)
-    fails(lambda: read_ogbench(path, mapped=True), "x.npz: the array 'observations'", "compressed and cannot be mapped")
-    assert not read_dataset(path, mapped=None).compact  # in memory, because it has to be
-
-
 def test_directories_of_npy_files_are_mapped(tmp_path):
     data = regular(PARTS)
     for name in ("observations", "next_observations", "actions", "terminals", "rewards"):
@@ -285,7 +279,7 @@ def test_foreign_paths(tmp_path):
     fails(lambda: find_format(tmp_path / "x.csv"), "data is read from .npz, .hdf5 and .h5 files and from directories")
     path = write(tmp_path / "x.npz", ogbench_fields())
     fails(lambda: read_dataset(path, "ogbnch"), "unknown format 'ogbnch'", "Did you mean 'ogbench'?")
-    fails(lambda: read_dataset(path, "exorl", mapped=True), "only npz files and directories", "not the format 'exorl'")
+    fails(lambda: read_dataset(path, "exorl"), "there are no files called episode_NUMBER_STEPS.npz")
 
 
 # ExORL

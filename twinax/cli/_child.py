@@ -15,17 +15,27 @@ if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
 
+def command(*words: str) -> list[str]:
+    """`twinax WORDS` for a new process."""
+    return [sys.executable, "-m", "twinax.cli", *words]
+
+
+def environment() -> dict[str, str]:
+    """Variables of a new process."""
+    # The package may have been found through a script's own directory, which a child would not search.
+    home = str(Path(twinax.__file__).resolve().parents[1])
+    paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
 def start(*words: str, capture: bool) -> CompletedProcess[str]:
     """Run `twinax WORDS` in a new process; without `capture` its output is shown as it comes."""
     import subprocess
 
     sys.stdout.flush()
-    # The package may have been found through a script's own directory, which a child would not search.
-    home = str(Path(twinax.__file__).resolve().parents[1])
-    paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.run(
-        [sys.executable, "-m", "twinax.cli", *words],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        command(*words),
+        env=environment(),
         text=True,
         stdout=subprocess.PIPE if capture else None,
         stderr=subprocess.PIPE if capture else None,

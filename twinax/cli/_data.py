@@ -31,7 +31,9 @@ def run(found: Namespace) -> int:
     path = Path(found.file)
     format = found.format or find_format(path)
     given = {"low": found.low, "high": found.high, "keys": found.keys.split(",") if found.keys else None}
-    data = read_dataset(path, format, mapped=None, **{name: x for name, x in given.items() if x is not None})
+    if format == "ogbench":
+        given["compact"] = True  # rows are then numbered as in the file
+    data = read_dataset(path, format, **{name: x for name, x in given.items() if x is not None})
     if found.goals:
         data.require_goals()
     _console.facts(description(data, path, format))
@@ -66,10 +68,10 @@ def size_on_disk(path: Path) -> int:
 
 
 def _actions(data: Any) -> str:
-    steps = data.actions[data.drawable]
-    if steps.ndim == 1:
-        return f"choices from {steps.min()} to {steps.max()}"
-    return f"{_shape(data.actions)}, {_values((steps.min(0), steps.max(0)))}"
+    low, high = data.action_range()
+    if data.actions.ndim == 1:
+        return f"choices from {low} to {high}"
+    return f"{_shape(data.actions)}, {_values((low, high))}"
 
 
 def _rewards(data: Any) -> str:

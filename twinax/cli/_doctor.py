@@ -32,7 +32,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(found: Namespace) -> int:
     import jax
 
-    from twinax.conf.limits import GIGABYTE, available_memory
+    from twinax.conf.limits import GIGABYTE
+    from twinax.memory import available_memory
 
     missing = [name for name in CORE if version(name) is None]
     devices = ", ".join(f"{device.platform} {device.device_kind}" for device in jax.devices())

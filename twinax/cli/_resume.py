@@ -21,6 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(found: Namespace) -> int:
     from twinax import conf, runs
+    from twinax.engines._hosts import is_leader, provide_devices
 
     for override in found.overrides:
         if override.partition("=")[0] in _FIXED:
@@ -29,9 +30,12 @@ def run(found: Namespace) -> int:
     stored = runs.RunDirectory(directory)
     config = conf.restore(stored.read_config(), found.overrides, str(stored.config_path))
     config.run.dir = str(directory)
-    problem = conf.build_problem(config)
-    _train.print_start(config, problem, directory)
     trainer = config.trainer
+    trainer.devices = provide_devices(trainer.devices)
+    problem = conf.build_problem(config)
+    leads = is_leader()
+    if leads:
+        _train.print_start(config, problem, directory)
     result = runs.resume(
         directory,
         problem,
@@ -45,8 +49,11 @@ def run(found: Namespace) -> int:
         tensorboard=trainer.tensorboard,
         noise=trainer.noise,
         chunk=trainer.chunk,
-        progress=False if found.quiet else None,
+        devices=trainer.devices,
+        progress=False if found.quiet or not leads else None,
         config=conf.as_dict(config),
+        writes=leads,
     )
-    _train.print_end(result.summary, directory)
+    if leads:
+        _train.print_end(result.summary, directory)
     return 0

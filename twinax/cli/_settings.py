@@ -35,7 +35,7 @@ def choose_directory(config: Any, kind: str | None = None) -> Path:
 
 
 def sentence(config: Any) -> str:
-    """The problem in one line: each chosen section with its numbers, and the batch."""
+    """The problem in one line: each chosen section with its numbers if they are few, and the batch."""
     import dataclasses
 
     from twinax import conf
@@ -44,7 +44,8 @@ def sentence(config: Any) -> str:
     for name in reversed(list(conf.find_experiment(config.experiment).groups)):
         section = getattr(config, name)
         numbers = [f"{key} {value}" for key, value in dataclasses.asdict(section).items() if key != "name"]
-        parts.append(section.name if name == "objective" or not numbers else f"{section.name} ({', '.join(numbers)})")
+        short = name == "objective" or not 0 < len(numbers) <= 8
+        parts.append(section.name if short else f"{section.name} ({', '.join(numbers)})")
     return f"{', '.join(parts)}, batch {config.trainer.batch_size}"
 
 

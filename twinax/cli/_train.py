@@ -37,19 +37,28 @@ def run(found: Namespace) -> int:
 def train(config: Any, quiet: bool = False) -> Path:
     """Train what a configuration says; the run's directory."""
     from twinax import conf, runs
+    from twinax.engines._hosts import is_leader, provide_devices
 
+    trainer = config.trainer
+    trainer.devices = provide_devices(trainer.devices)
     problem = conf.build_problem(config)
     directory = _settings.choose_directory(config)
-    print_start(config, problem, directory)
-    trainer = config.trainer
     config.run.dir = str(directory)
+    leads = is_leader()
+    if leads:
+        print_start(config, problem, directory)
+    if (other := conf.find_experiment(config.experiment).train(config)) is not None:
+        shown = False if quiet else None
+        result = other(problem, trainer.steps, config.seed, directory, conf.as_dict(config), progress=shown)
+        print_end(result.summary, directory)
+        return directory
     result = runs.train(
         problem,
         mode=trainer.mode,
         steps=trainer.steps,
         seed=config.seed,
         seeds=config.seeds,
-        run_dir=directory,
+        run_dir=directory if leads else None,
         dtype=trainer.dtype,
         log_every=trainer.log_every,
         evaluate_every=trainer.evaluate_every,
@@ -57,10 +66,12 @@ def train(config: Any, quiet: bool = False) -> Path:
         tensorboard=trainer.tensorboard,
         noise=trainer.noise,
         chunk=trainer.chunk,
-        progress=False if quiet else None,
+        devices=trainer.devices,
+        progress=False if quiet or not leads else None,
         config=conf.as_dict(config),
     )
-    print_end(result.summary, directory)
+    if leads:
+        print_end(result.summary, directory)
     return directory
 
 

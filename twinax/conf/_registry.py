@@ -60,6 +60,9 @@ class Experiment:
     """Groups by section name, in merging order: a later group's preset wins over an earlier one's."""
     build: Callable[[Any], Any]
     """From the root dataclass to a Problem."""
+    train: Callable[[Any], Callable[..., Any] | None] = lambda config: None
+    """From the root dataclass to a way of training other than by an engine, if it asks for one:
+    `(problem, steps, seed, run_dir, config, progress) -> Run`."""
     key_aliases: Mapping[str, str | Callable[[str], list[str]]] = field(default_factory=dict)
     """Older key to the present key, or to a function from the value to whole overrides."""
     hints: Mapping[str, str] = field(default_factory=dict)

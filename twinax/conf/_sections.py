@@ -36,6 +36,8 @@ class TrainerSection:
     """Steps between two checkpoints; 0 means only at both ends, null lets the run choose."""
     noise: str = "shared"
     """shared: the same draws in every mode; native: PyTorch's own generator (torch mode)."""
+    devices: int = 1
+    """Devices that share out the worlds of a run (jax mode, families that allow it); on a CPU they are threads."""
     tensorboard: bool = False
     """Also write TensorBoard files into the run directory."""
 
@@ -120,6 +122,7 @@ def check(config: Root) -> Root:
         trainer__steps=trainer.steps,
         trainer__batch_size=trainer.batch_size,
         trainer__chunk=trainer.chunk,
+        trainer__devices=trainer.devices,
         trainer__log_every=trainer.log_every,
         compare__repeats=compare.repeats,
         compare__parity_steps=compare.parity_steps,

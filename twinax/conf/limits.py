@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from twinax.errors import TwinaxError
+from twinax.memory import available_memory
 
 GIGABYTE = 1e9
-
-
-def available_memory() -> float:
-    """Bytes that a new process may use: free memory, or a container's limit when that is smaller."""
-    free = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
-    information = Path("/proc/meminfo")
-    if information.is_file():
-        lines = dict(line.split(":", 1) for line in information.read_text().splitlines() if ":" in line)
-        free = float(lines["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in lines else free
-    container = Path("/sys/fs/cgroup/memory.max")
-    if container.is_file():
-        limit = container.read_text().strip()
-        free = min(free, float(limit)) if limit.isdigit() else free
-    return free
 
 
 def check_memory(parts: Mapping[str, float], available: float | None = None) -> None:

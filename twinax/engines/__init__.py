@@ -28,11 +28,13 @@ def make_engine(
     chunk: int = 100,
     seeds: int = 1,
     noise: str = "shared",
+    devices: int = 1,
 ) -> Engine:
     """The engine for a mode.
 
     `chunk` is the most steps run between two looks of the host; `seeds` trains several seeds at once (jax
-    mode); `noise` is "shared" (the same draws in every mode) or "native" (PyTorch's own stream, torch mode).
+    mode); `noise` is "shared" (the same draws in every mode) or "native" (PyTorch's own stream, torch mode);
+    `devices` share out the worlds of a problem that allows it (jax mode).
     """
     name = mode_name(mode)
     if dtype not in ("float32", "float64"):
@@ -45,9 +47,13 @@ def make_engine(
         raise TwinaxError(f"seeds is {seeds}; it must be at least 1")
     if seeds > 1 and name != "jax":
         raise TwinaxError(f"seeds={seeds} needs trainer.mode=jax; mode {name} trains one seed at a time")
+    if devices < 1:
+        raise TwinaxError(f"devices is {devices}; it must be at least 1")
+    if devices > 1 and (name != "jax" or seeds > 1):
+        raise TwinaxError(f"devices={devices} needs trainer.mode=jax and seeds=1, not mode {name} with {seeds} seeds")
     if noise == "native" and name != "torch":
         raise TwinaxError(f"noise=native is PyTorch's own stream and needs trainer.mode=torch, not {name}")
-    problem.check_mode(name, seeds)
+    problem.check_mode(name, seeds, devices)
     if dtype == "float64":
         import jax
 
@@ -55,7 +61,7 @@ def make_engine(
     if name == "jax":
         from twinax.engines._jax import JaxEngine
 
-        return JaxEngine(problem, dtype=dtype, chunk=chunk, seeds=seeds)
+        return JaxEngine(problem, dtype=dtype, chunk=chunk, seeds=seeds, devices=devices)
     require("torch", "torch", f"trainer.mode={name}")
     if name == "hybrid":
         from twinax.engines._hybrid import HybridEngine

@@ -10,6 +10,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax.errors import TwinaxError
+from twinax.memory import is_mapped
 from twinax.networks import num_parameters
 from twinax.problem import Metrics, Problem, State
 
@@ -29,6 +30,8 @@ class Engine(ABC):
     """Runs a problem: `start` or `load`, then `run` and `evaluate` as often as needed."""
 
     mode: str
+    processes: int = 1
+    """How many processes train together; `state` and `evaluate` are then asked for by all of them."""
 
     def __init__(self, problem: Problem, *, dtype: str, chunk: int, seeds: int = 1):
         self.problem, self.dtype, self.chunk, self.seeds = problem, dtype, chunk, seeds
@@ -55,7 +58,8 @@ class Engine(ABC):
 
     def _widen(self, x: Any) -> np.ndarray:
         x = np.asarray(x)
-        return x.astype(self.dtype) if x.dtype.kind == "f" else x
+        # A mapped array may be larger than the memory, so it is not copied without need.
+        return x.astype(self.dtype, copy=not is_mapped(x)) if x.dtype.kind == "f" else x
 
     def _inputs(self) -> dict[str, Any]:
         """What a step is given besides its state and draws: settings as they are now, and constant data."""

@@ -13,9 +13,11 @@ import numpy as np
 from jax import lax
 
 from twinax import ops
+from twinax.engines._devices import AXIS, Devices, whole
 from twinax.engines._engine import EVALUATION, Engine
+from twinax.engines._hosts import lost_process, num_processes
 from twinax.engines._optax import apply_update
-from twinax.noise import key_draws
+from twinax.noise import key_draws, shard_draws
 from twinax.optimizer import Optimizer
 from twinax.problem import Loss, Metrics, Problem, State, Update
 
@@ -60,7 +62,7 @@ def updating(optimizer: Optimizer, differentiate: Callable[..., tuple[tuple[Any,
     def update(state: State, loss: Loss, batch: Any, still: tuple[str, ...] = ()) -> tuple[State, Metrics]:
         if still:
             return partial_update(update, state, loss, batch, still)
-        (value, terms), grads = differentiate(loss, state.networks, batch)
+        (value, terms), grads = ops.across_shards(differentiate(loss, state.networks, batch))
         networks, moments, norm = apply_update(optimizer, state.networks, grads, state.optimizer)
         state = dataclasses.replace(state, networks=networks, optimizer=moments)
         return state, {"loss": value, **terms, "grad_norm": norm}
@@ -76,16 +78,9 @@ def partial_update(update: Update, state: State, loss: Loss, batch: Any, still: 
 
     whole, moments = state.networks, state.optimizer
     kept = {name: whole[name] for name in still}
-    part = dataclasses.replace(
-        state,
-        networks=moving(whole),
-        optimizer=dataclasses.replace(moments, first=moving(moments.first), second=moving(moments.second)),
-    )
+    part = dataclasses.replace(state, networks=moving(whole), optimizer=moments.only(moving(whole)))
     part, terms = update(part, lambda networks, *rest, **kw: loss({**kept, **networks}, *rest, **kw), batch)
-    after = part.optimizer
-    merged = dataclasses.replace(
-        after, first={**moments.first, **after.first}, second={**moments.second, **after.second}
-    )
+    merged = moments.merged(part.optimizer)
     return dataclasses.replace(part, networks={**whole, **part.networks}, optimizer=merged), terms
 
 
@@ -94,29 +89,46 @@ class JaxEngine(Engine):
 
     mode = "jax"
 
-    def __init__(self, problem: Problem, *, dtype: str, chunk: int, seeds: int = 1):
+    def __init__(self, problem: Problem, *, dtype: str, chunk: int, seeds: int = 1, devices: int = 1):
         super().__init__(problem, dtype=dtype, chunk=chunk, seeds=seeds)
+        self._devices = Devices(devices) if devices > 1 else None
+        self.processes = num_processes()
         self._state: Any = None
         self._program = jax.jit(self._chunk, donate_argnums=0)
         self._compiled: Any = None
         self._evaluation = jax.jit(self._evaluate_all)
 
     def _load(self, state: State) -> None:
-        self._state = jax.tree.map(jnp.array, state)
+        if self._devices is None:
+            self._state = jax.tree.map(jnp.array, state)
+        else:
+            self._state = self._devices.spread(state, self._divided(state))
+
+    def _divided(self, state: State) -> State:
+        """Which arrays of a state the devices share out."""
+        assert self._devices is not None
+        nothing = jax.tree.map(lambda _: False, state)
+        return dataclasses.replace(nothing, carry=self.problem.divided(state.carry, self._devices.number))
 
     def state(self) -> State:
-        return jax.tree.map(lambda x: np.array(x), self._state)
+        return jax.tree.map(whole, self._state)
 
     @property
     def step(self) -> int:
-        return int(np.max(self._state.step))
+        return int(np.max(whole(self._state.step)))
 
     # Training
 
     def _one_step(self, state: State, settings) -> tuple[State, Metrics]:
-        draws = widened(key_draws(self.problem.draws(), state.seed, state.step), self.dtype)
+        draws = widened(self._step_draws(state), self.dtype)
         state, terms = self.problem.step(state, draws, settings, make_update(self.problem))
         return dataclasses.replace(state, step=state.step + 1), terms
+
+    def _step_draws(self, state: State) -> dict[str, Any]:
+        if self._devices is None:
+            return key_draws(self.problem.draws(), state.seed, state.step)
+        index, number = lax.axis_index(AXIS), self._devices.number
+        return shard_draws(self.problem.draws(), state.seed, state.step, index, number)
 
     def _over_seeds(self, function):
         """The function itself, or mapped over a leading seed axis that loops know by name."""
@@ -130,6 +142,11 @@ class JaxEngine(Engine):
         return mapped
 
     def _chunk(self, state: State, settings, steps):
+        if self._devices is None:
+            return self._loop(state, settings, steps)
+        return self._devices.run(self._loop, state, self._divided(state), settings, steps)
+
+    def _loop(self, state: State, settings, steps):
         step = self._over_seeds(self._one_step)
         blank = jax.tree.map(
             lambda x: jnp.zeros((self.chunk, *x.shape), x.dtype), jax.eval_shape(step, state, settings)[1]
@@ -150,8 +167,13 @@ class JaxEngine(Engine):
             begin = time.perf_counter()
             self._compiled = self._program.lower(self._state, settings, count).compile()
             self.compile_seconds = time.perf_counter() - begin
-        self._state, logs = self._compiled(self._state, settings, count)
-        return {name: np.asarray(values)[:steps] for name, values in logs.items()}
+        try:
+            self._state, logs = self._compiled(self._state, settings, count)
+            return {name: whole(values)[:steps] for name, values in logs.items()}
+        except jax.errors.JaxRuntimeError as error:
+            if self.processes == 1:
+                raise
+            raise lost_process(error, self.processes) from error
 
     # Evaluation
 
@@ -166,7 +188,7 @@ class JaxEngine(Engine):
         return jax.tree.map(jnp.asarray, arrays)
 
     def _measure(self, tables: dict[str, Any]) -> Mapping[str, Any]:
-        return jax.tree.map(np.asarray, self._evaluation(self._state, tables))
+        return jax.tree.map(whole, self._evaluation(self._state, tables))
 
     def profile(self, steps: int = 20) -> dict[str, float]:
         settings = self._inputs()

@@ -14,6 +14,8 @@ from twinax.optimizer import Moments, Optimizer
 
 def apply_update(recipe: Optimizer, networks: Any, gradients: Any, moments: Moments) -> tuple[Any, Moments, jax.Array]:
     """New networks, new moments, and the norm of the gradients before clipping."""
+    if isinstance(moments.count, dict):
+        return _apply_separately(recipe, networks, gradients, moments)
     # As products: XLA's plain sum on the CPU adds one number after the other.
     norm = jnp.sqrt(sum(jnp.vdot(g, g) for g in jax.tree.leaves(gradients)))
     clipped = recipe.clipped(tree.named_leaves(gradients), norm)
@@ -39,3 +41,16 @@ def apply_update(recipe: Optimizer, networks: Any, gradients: Any, moments: Mome
         )
 
     return jax.tree.map(move, networks, updates, rates), Moments(count, first, second), norm
+
+
+def _apply_separately(recipe: Optimizer, networks: dict[str, Any], gradients: dict[str, Any], moments: Moments):
+    """Each network by an optimizer of its own."""
+    new, norms = {}, []
+    for name, network in networks.items():
+        part = moments.only([name])
+        alone = Moments(part.count[name], part.first, part.second)
+        found, after, norm = apply_update(recipe, {name: network}, {name: gradients[name]}, alone)
+        moments = moments.merged(Moments({name: after.count}, after.first, after.second))
+        new |= found
+        norms.append(norm)
+    return new, moments, jnp.sqrt(sum(norm * norm for norm in norms))

@@ -11,18 +11,27 @@ import jax.tree_util as jtu
 import numpy as np
 import torch
 
-from twinax import tree
+from twinax import ops, tree
 from twinax.engines._draw_blocks import DrawBlocks
 from twinax.engines._engine import EVALUATION, Engine
+from twinax.memory import is_mapped
 from twinax.noise import generator_draws, numpy_draws
 from twinax.optimizer import Moments, Optimizer
 from twinax.problem import Loss, Metrics, Problem, State
 
+ALL = ""
+"""The owner of every parameter where one optimizer has them all."""
+
 
 def to_tensors(values: Any) -> Any:
-    """Copies of NumPy leaves as tensors; integers that PyTorch cannot index or add with become int64."""
+    """Copies of NumPy leaves as tensors; integers that PyTorch cannot index or add with become int64.
+
+    A mapped array is not copied: it may be larger than the memory.
+    """
 
     def one(x):
+        if is_mapped(x):
+            return ops.like(x, torch.zeros(()))
         x = np.array(x)
         return torch.from_numpy(x.astype(np.int64) if x.dtype == np.uint32 else x)
 
@@ -36,17 +45,19 @@ class TorchUpdate:
         self.recipe, self.prepare = recipe, prepare or (lambda batch: batch)
         self.parameters = tree.named_leaves(networks)
         # One group for each rate: a fused step costs as much for a group as for a parameter.
-        by_rate: dict[float, list[Any]] = {}
+        by_rate: dict[tuple[str, float], list[Any]] = {}
         for name, parameter in self.parameters.items():
-            by_rate.setdefault(recipe.rate(name), []).append(parameter)
-        groups = [{"params": parameters, "lr": rate} for rate, parameters in by_rate.items()]
+            by_rate.setdefault((self._owner(name), recipe.rate(name)), []).append(parameter)
+        groups = [{"params": parameters, "lr": rate} for (_, rate), parameters in by_rate.items()]
+        self.owners = [owner for owner, _ in by_rate]
         if recipe.name == "sgd":
             self.optimizer: torch.optim.Optimizer = torch.optim.SGD(groups)
         else:
             kind = torch.optim.AdamW if recipe.name == "adamw" else torch.optim.Adam
             betas = (recipe.beta1, recipe.beta2)
             self.optimizer = kind(groups, betas=betas, eps=recipe.eps, weight_decay=recipe.weight_decay, fused=True)
-        self.count = int(moments.count)
+        counts = moments.count if isinstance(moments.count, dict) else {ALL: moments.count}
+        self.counts = {name: int(count) for name, count in counts.items()}
         self.base = [group["lr"] for group in self.optimizer.param_groups]
         self._load(moments)
 
@@ -56,14 +67,19 @@ class TorchUpdate:
         first, second = tree.named_leaves(moments.first), tree.named_leaves(moments.second)
         for name, parameter in self.parameters.items():
             self.optimizer.state[parameter] = {
-                "step": torch.tensor(float(self.count)),
+                "step": torch.tensor(float(self.counts[self._owner(name)])),
                 "exp_avg": torch.from_numpy(np.array(first[name])),
                 "exp_avg_sq": torch.from_numpy(np.array(second[name])),
             }
 
+    def _owner(self, name: str) -> str:
+        """Whose count and norm a parameter goes by."""
+        return name.partition(".")[0] if self.recipe.separate else ALL
+
     def moments(self, like: Moments) -> Moments:
         """What the optimizer remembers, as NumPy arrays."""
-        count = np.array(self.count, np.int32)
+        counts = {name: np.array(count, np.int32) for name, count in self.counts.items()}
+        count = counts if self.recipe.separate else counts[ALL]
         if self.recipe.name == "sgd":
             return dataclasses.replace(like, count=count)
         memory = [self.optimizer.state[p] for p in self.parameters.values()]
@@ -89,21 +105,26 @@ class TorchUpdate:
     def apply(self) -> torch.Tensor:
         """Clip, step, and give the norm of the gradients before clipping."""
         moving = {name: p for name, p in self.parameters.items() if p.grad is not None}
-        norm = torch.nn.utils.get_total_norm([p.grad for p in moving.values()])
-        if self.recipe.clip_norm:
-            gradients: dict[str, Any] = {name: p.grad for name, p in moving.items()}
-            for name, gradient in self.recipe.clipped(gradients, norm).items():
-                self.parameters[name].grad = gradient
+        owned: dict[str, dict[str, Any]] = {}
+        for name, parameter in moving.items():
+            owned.setdefault(self._owner(name), {})[name] = parameter.grad
+        norms = {}
+        for owner, gradients in owned.items():
+            norms[owner] = torch.nn.utils.get_total_norm(list(gradients.values()))
+            if self.recipe.clip_norm:
+                for name, gradient in self.recipe.clipped(gradients, norms[owner]).items():
+                    self.parameters[name].grad = gradient
         if self.recipe.decay_steps:
-            for group, rate in zip(self.optimizer.param_groups, self.base, strict=True):
-                group["lr"] = rate * self.recipe.factor(self.count)
+            for group, rate, owner in zip(self.optimizer.param_groups, self.base, self.owners, strict=True):
+                group["lr"] = rate * self.recipe.factor(self.counts[owner])
         self.optimizer.step()
-        self.count += 1
-        if self.recipe.name != "sgd":
+        for owner in owned:
+            self.counts[owner] += 1
+        if self.recipe.name != "sgd" and not self.recipe.separate:
             # One count for all parameters: those that stood still count the step as well.
             for name in self.parameters.keys() - moving.keys():
-                self.optimizer.state[self.parameters[name]]["step"].fill_(self.count)
-        return norm
+                self.optimizer.state[self.parameters[name]]["step"].fill_(self.counts[ALL])
+        return torch.linalg.vector_norm(torch.stack(list(norms.values()))) if self.recipe.separate else norms[ALL]
 
     def __call__(self, state: State, loss: Loss, batch: Any, still: tuple[str, ...] = ()) -> tuple[State, Metrics]:
         value, terms = loss(state.networks, self.prepare(batch))

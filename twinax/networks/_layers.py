@@ -30,6 +30,26 @@ def activation(name: str) -> Callable:
     return ACTIVATIONS[name]
 
 
+def _silu_slope(x):
+    s = ops.sigmoid(x)
+    return s * (1 + x * (1 - s))
+
+
+SLOPES: dict[str, Callable] = {
+    "relu": lambda x: ops.cast(x > 0, x),
+    "tanh": lambda x: 1 - ops.square(ops.tanh(x)),
+    "elu": lambda x: ops.where(x > 0, ops.zeros(x.shape, x) + 1, ops.exp(ops.minimum(x, ops.zeros((), x)))),
+    "silu": _silu_slope,
+}
+
+
+def activation_slope(name: str) -> Callable:
+    """The derivative of an activation function, itself a differentiable function."""
+    if name not in SLOPES:
+        raise UnknownName("activation with a derivative", name, SLOPES)
+    return SLOPES[name]
+
+
 @record
 class KHot:
     """Rows that are 1 at a few distinct indices: what one-hot coded coordinates are, kept short.

@@ -11,7 +11,7 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.errors import TwinaxError
-from twinax.networks._layers import ActingLinear, Linear, activation
+from twinax.networks._layers import ActingLinear, Linear, activation, activation_slope
 from twinax.types import Array
 
 M = TypeVar("M", bound=eqx.Module)
@@ -48,6 +48,20 @@ def perceptron(layers: Sequence[Linear | ActingLinear], act: str, x: Any) -> Arr
     for layer in layers[:-1]:
         x = function(layer(x))
     return layers[-1](x)
+
+
+def input_gradient(net: MLP, x: Any) -> Array:
+    """The gradient of each row's first output with respect to the row, itself differentiable in every framework."""
+    function, slope = activation(net.activation), activation_slope(net.activation)
+    before = []
+    for layer in net.layers[:-1]:
+        before.append(layer(x))
+        x = function(before[-1])
+    first = net.layers[-1].weight[0]
+    gradient = first + ops.zeros(x.shape, x)
+    for layer, y in zip(reversed(net.layers[:-1]), reversed(before), strict=True):
+        gradient = (gradient * slope(y)) @ layer.weight
+    return gradient
 
 
 class Ensemble(eqx.Module):

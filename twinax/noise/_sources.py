@@ -37,17 +37,40 @@ def _compiled():
     return jax.jit(_key_draws, static_argnums=(0, 3))
 
 
-def _key_draws(spec: tuple[tuple[str, Draw], ...], seed, step, stream: int) -> dict[str, Any]:
-    import jax
+def shard_draws(spec: Mapping[str, Draw], seed, step, shard, number: int) -> dict[str, Any]:
+    """What the shard of that index, of `number`, gets of `key_draws` for training; others' numbers are never made."""
+    return _key_draws(tuple(sorted(spec.items())), seed, step, 0, (shard, number))
+
+
+def _key_draws(
+    spec: tuple[tuple[str, Draw], ...], seed, step, stream: int, shard: tuple[Any, int] | None = None
+) -> dict[str, Any]:
     import jax.numpy as jnp
 
     key = (jnp.asarray(seed, jnp.uint32), jnp.asarray(step).astype(jnp.uint32) * 2 + jnp.uint32(stream))
     found = {}
     for place, (name, draw) in enumerate(spec):
         # The counter is the number's index in its array, and the array's place among the names.
-        index = jax.lax.iota(jnp.uint32, math.prod(draw.shape)).reshape(draw.shape)
+        index = _indices(draw, shard)
         found[name] = _from_bits(threefry(key, (index, jnp.uint32(place)))[0], draw)
     return found
+
+
+def _indices(draw: Draw, shard: tuple[Any, int] | None):
+    """Each number's index in the whole array."""
+    import jax.numpy as jnp
+    from jax.lax import iota
+
+    if shard is None or draw.divided is None:
+        return iota(jnp.uint32, math.prod(draw.shape)).reshape(draw.shape)
+    place, number = shard
+    axis, whole = draw.divided, draw.shape[draw.divided]
+    before, after = math.prod(draw.shape[:axis]), math.prod(draw.shape[axis + 1 :])
+    part = whole // number
+    row = iota(jnp.uint32, part) + jnp.asarray(place, jnp.uint32) * jnp.uint32(part)
+    first = iota(jnp.uint32, before)[:, None, None] * jnp.uint32(whole * after)
+    index = first + row[None, :, None] * jnp.uint32(after) + iota(jnp.uint32, after)
+    return index.reshape(*draw.shape[:axis], part, *draw.shape[axis + 1 :])
 
 
 def _from_bits(bits, draw: Draw):

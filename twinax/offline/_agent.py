@@ -105,6 +105,8 @@ class Agent(ABC):
     """Networks that read no observation, so that no encoder is put in front of them."""
     encodes: ClassVar[bool] = True
     """Whether the agent can have encoders."""
+    valued_by: ClassVar[str] = ""
+    """The network that says how good a state is: of states and what the actor is given, or a critic of actions."""
 
     def __post_init__(self):
         if not self.hidden or min(self.hidden) < 1:
@@ -181,6 +183,14 @@ class Agent(ABC):
         distribution = networks["actor"](observations, given)
         action = distribution.mode if temperature == 0 else distribution.sample(noise, temperature)
         return ops.clip(action, -1, 1)
+
+    def values(self, networks: Mapping[str, Any], observations: Any, given: Any, noise: Any) -> Any:
+        """How good states are by `valued_by`; a critic judges what the actor would do there."""
+        network = networks[self.valued_by]
+        if self.valued_by == "critic":
+            return ops.min(network(observations, self.act(networks, observations, given, noise, 0.0)), 0)
+        found = network(observations, given)
+        return ops.mean(found, 0) if found.ndim == 2 else found
 
     # A latent that stands for a task
 

@@ -8,6 +8,7 @@ cut a trajectory short. An end that is neither masked nor truncated is where the
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,8 @@ import numpy as np
 
 from twinax import ops
 from twinax.errors import TwinaxError
+from twinax.memory import is_mapped
+from twinax.offline._mapped import aligned, in_blocks, row_blocks
 from twinax.offline._normaliser import Normaliser
 from twinax.types import Float, Int
 
@@ -24,8 +27,8 @@ LARGEST_ACTION = 1 - 1e-5
 """Actions are held within plus and minus this: the density of a tanh policy is not finite at 1."""
 OUTSIDE = 1e-5
 """How far beyond 1 an action may lie, as rounding leaves it, before it counts as outside the box."""
-CHUNK = 1 << 16
-"""Rows looked at together, so that a file larger than the memory can be checked."""
+_finite: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
+"""Mapped arrays, by their id, that were found to be finite; nobody can write to them, and looking again takes long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,10 +218,8 @@ class Dataset:
             return dataclasses.replace(self, normaliser=normaliser)
 
         def one(x):
-            done = np.empty(x.shape, np.float32)
-            for begin in range(0, len(x), CHUNK):
-                done[begin : begin + CHUNK] = normaliser(x[begin : begin + CHUNK].astype(np.float64))
-            return done
+            key = ("normalised", normaliser.kind, normaliser.shift.tobytes(), normaliser.scale.tobytes())
+            return in_blocks(x, np.float32, lambda block: normaliser(block.astype(np.float64)), key)
 
         following = None if self.compact else one(self.next_observations)
         return dataclasses.replace(
@@ -227,14 +228,20 @@ class Dataset:
 
     def chunks(self) -> Iterator[np.ndarray]:
         """The observations of the rows that may be drawn, some rows at a time."""
-        for begin in range(0, self.rows, CHUNK):
-            part = self.observations[begin : begin + CHUNK]
-            yield part[self.valids[begin : begin + CHUNK]] if self.compact else part
+        return self._chunks(self.observations)
+
+    def _chunks(self, array: np.ndarray) -> Iterator[np.ndarray]:
+        for block in row_blocks(array):
+            part = np.asarray(array[block])
+            yield part[self.valids[block]] if self.compact else part
 
     def observation_range(self) -> tuple[Float[np.ndarray, "*width"], Float[np.ndarray, "*width"]]:
         """The smallest and the largest value of each entry of the observations."""
-        parts = [(x.min(0), x.max(0)) for x in self.chunks() if len(x)]
-        return np.min([low for low, _ in parts], 0), np.max([high for _, high in parts], 0)
+        return _limits(self._chunks(self.observations))
+
+    def action_range(self) -> tuple[Any, Any]:
+        """The smallest and the largest value of each entry of the actions, or of the choices."""
+        return _limits(self._chunks(self.actions))
 
     # For the samplers
 
@@ -244,6 +251,19 @@ class Dataset:
         if self.size < self.rows:
             names.append("drawable")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    def placed(self) -> Dataset:
+        """With mapped arrays where JAX can use them without a copy in memory; see `twinax.memory.ALIGNMENT`."""
+        names = ("observations", "next_observations", "actions")
+        found = {name: aligned(value) for name in names if (value := getattr(self, name)) is not None}
+        if all(getattr(self, name) is value for name, value in found.items()):
+            return self
+        return dataclasses.replace(self, **found)
+
+    @property
+    def mapped(self) -> bool:
+        """The observations lie in a file."""
+        return is_mapped(self.observations)
 
     def on(self, reference: Any) -> dict[str, Any]:
         """`arrays` in the framework and on the device of a reference array."""
@@ -268,15 +288,17 @@ class Dataset:
         if found.ndim < 2:
             raise self.error(f"{name} has shape {found.shape}; it must be (rows, width) or (rows, height, ...)")
         if found.dtype not in (np.uint8, np.float32):
-            found = _narrow(found)
-        if found.dtype == np.float32:
-            for begin in range(0, len(found), CHUNK):
-                part = found[begin : begin + CHUNK]
+            found = in_blocks(found, np.float32, _narrow, "float32") if is_mapped(found) else _narrow(found)
+        if found.dtype == np.float32 and _finite.get(id(found)) is not found:
+            for block in row_blocks(found):
+                part = np.asarray(found[block])
                 good = np.isfinite(part).reshape(len(part), -1).all(1)
                 if not good.all():
                     row = int(np.flatnonzero(~good)[0])
                     bad = part[row][~np.isfinite(part[row])].flat[0]
-                    raise self.error(f"{name} is {bad} at row {begin + row}; it must be finite")
+                    raise self.error(f"{name} is {bad} at row {block.start + row}; it must be finite")
+            if is_mapped(found):
+                _finite[id(found)] = found
         return found
 
     def _actions(self, rows: int) -> np.ndarray:
@@ -289,13 +311,16 @@ class Dataset:
             return found.astype(np.int32)
         if found.ndim != 2:
             raise self.error(f"actions has shape {found.shape}; it must be (rows, width), or (rows,) of integers")
-        found = _narrow(found)
-        inside = (np.abs(found) <= 1 + OUTSIDE).all(1)  # nan is not
-        if not inside.all():
-            row = int(np.flatnonzero(~inside)[0])
-            value = found[row][~(np.abs(found[row]) <= 1 + OUTSIDE)][0]
-            raise self.error(f"actions is {value:g} at row {row}; it must lie in [-1, 1]")
-        return np.clip(found, np.float32(-LARGEST_ACTION), np.float32(LARGEST_ACTION))
+        settled = found.dtype == np.float32 and is_mapped(found)  # then it is copied only if something must change
+        for block in row_blocks(found):
+            part = _narrow(found[block])
+            inside = (np.abs(part) <= 1 + OUTSIDE).all(1)  # nan is not
+            if not inside.all():
+                row = int(np.flatnonzero(~inside)[0])
+                value = part[row][~(np.abs(part[row]) <= 1 + OUTSIDE)][0]
+                raise self.error(f"actions is {value:g} at row {block.start + row}; it must lie in [-1, 1]")
+            settled = settled and bool((np.abs(part) <= np.float32(LARGEST_ACTION)).all())
+        return found if settled else in_blocks(found, np.float32, _clipped, ("clipped", LARGEST_ACTION))
 
     def _column(self, name: str, value: Any, rows: int) -> np.ndarray:
         found = self._array(name, value)
@@ -348,8 +373,8 @@ def from_arrays(
         if name not in fields:
             raise TwinaxError(f"{begin}{name} is missing; there are {', '.join(sorted(fields)) or 'no arrays'}")
     known = ("next_observations", "rewards", "masks", "truncations", "valids")
-    actions = np.asarray(fields["actions"])
-    if np.any(np.asarray(low) != -1) or np.any(np.asarray(high) != 1):
+    actions = fields["actions"] if is_mapped(fields["actions"]) else np.asarray(fields["actions"])
+    if actions.ndim and (np.any(np.asarray(low) != -1) or np.any(np.asarray(high) != 1)):
         actions = scaled_actions(actions, low, high, source)
     return Dataset(
         observations=fields["observations"],
@@ -367,18 +392,37 @@ def scaled_actions(actions: np.ndarray, low: Any, high: Any, source: str = "") -
     low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         raise TwinaxError(f"{begin}the box of actions is from {low} to {high}; low must be less than high, both finite")
-    outside = ~((actions >= low - OUTSIDE * (high - low)) & (actions <= high + OUTSIDE * (high - low)))
-    outside = outside.reshape(len(actions), -1)
-    if outside.any():
-        row = int(np.flatnonzero(outside.any(1))[0])
-        value = np.asarray(actions[row]).reshape(-1)[outside[row]][0]
-        raise TwinaxError(f"{begin}actions is {value:g} at row {row}; it must lie in the box from {low} to {high}")
-    return np.clip(2 * (actions - low) / (high - low) - 1, -1, 1)
+    reach = OUTSIDE * (high - low)
+
+    def scaled(part: np.ndarray) -> np.ndarray:
+        return np.clip(2 * (part - low) / (high - low) - 1, -1, 1)
+
+    for block in row_blocks(actions):
+        part = np.asarray(actions[block])
+        outside = ~((part >= low - reach) & (part <= high + reach)).reshape(len(part), -1)
+        if outside.any():
+            row = int(np.flatnonzero(outside.any(1))[0])
+            value = part[row].reshape(-1)[outside[row]][0]
+            raise TwinaxError(
+                f"{begin}actions is {value:g} at row {block.start + row}; it must lie in the box from {low} to {high}"
+            )
+    # On the disk it is as narrow as the dataset will have it.
+    dtype = np.float32 if is_mapped(actions) else np.float64
+    return in_blocks(actions, dtype, scaled, ("scaled", low.tolist(), high.tolist()))
 
 
 def _narrow(x: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):  # what is too large becomes inf, and is named
         return x.astype(np.float32)
+
+
+def _clipped(x: np.ndarray) -> np.ndarray:
+    return np.clip(_narrow(x), np.float32(-LARGEST_ACTION), np.float32(LARGEST_ACTION))
+
+
+def _limits(parts: Iterator[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    found = [(x.min(0), x.max(0)) for x in parts if len(x)]
+    return np.min([low for low, _ in found], 0), np.max([high for _, high in found], 0)
 
 
 def _kept(x: np.ndarray) -> np.ndarray:

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from twinax.errors import TwinaxError, UnknownName, require
-from twinax.offline._columns import column, existing, joined, row_count
+from twinax.memory import is_mapped
+from twinax.offline._columns import column, existing, joined, joined_on_disk, row_count
 from twinax.offline._dataset import Dataset, from_arrays
+from twinax.offline._mapped import Origin, gathered, kept, write_blocks
 
 
 @contextmanager
@@ -34,17 +36,45 @@ def opened_hdf5(path: Path) -> Iterator[Any]:
         raise TwinaxError(f"{path}: this file is damaged ({' '.join(str(error).split())})") from None
 
 
-def _hdf5_array(group: Any, name: str, path: Path) -> np.ndarray:
+def _dataset(group: Any, name: str, path: Path) -> Any:
     found = group[name]
     if hasattr(found, "keys"):
         raise TwinaxError(f"{path}: '{name}' is a group of arrays, where an array was expected")
-    return np.asarray(found[()])
+    return found
+
+
+def _hdf5_array(group: Any, name: str, path: Path) -> np.ndarray:
+    return np.asarray(_dataset(group, name, path)[()])
+
+
+def _on_disk(found: Any, path: Path) -> Any:
+    """An array of a file, mapped if it lies there in one piece; otherwise it can be read block by block."""
+    whole = found.id.get_storage_size() == found.size * found.dtype.itemsize > 0
+    if found.chunks is None and whole and not (found.is_virtual or found.external):
+        if (offset := found.id.get_offset()) is not None:
+            return np.memmap(path, found.dtype, "r", offset, found.shape)
+    return found
+
+
+def hdf5_size(path: Path) -> int:
+    """Bytes of all arrays of a file, or of the file in a directory of Minari."""
+    total = 0
+
+    def add(_: str, found: Any) -> None:
+        nonlocal total
+        total += 0 if hasattr(found, "keys") else found.size * found.dtype.itemsize
+
+    with opened_hdf5(_minari_path(path) if path.is_dir() else path) as file:
+        file.visititems(add)
+    return total
 
 
 # D4RL
 
 
-def read_d4rl(path: str | Path, terminate_on_end: bool = False, low: Any = -1.0, high: Any = 1.0) -> Dataset:
+def read_d4rl(
+    path: str | Path, terminate_on_end: bool = False, low: Any = -1.0, high: Any = 1.0, mapped: bool = False
+) -> Dataset:
     """An HDF5 file of D4RL, as its q-learning view: `masks` is 0 at terminals, and timeouts are truncations.
 
     Next observations are those of the next row, unless the file has its own. So the last row of the file is left out,
@@ -54,7 +84,14 @@ def read_d4rl(path: str | Path, terminate_on_end: bool = False, low: Any = -1.0,
     path = existing(path)
     names = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
     with opened_hdf5(path) as file:
-        fields = {name: _hdf5_array(file, name, path) for name in names if name in file}
+        large = ("observations", "actions", "next_observations") if mapped else ()
+        fields = {name: _hdf5_array(file, name, path) for name in names if name in file and name not in large}
+        fields |= {name: _on_disk(_dataset(file, name, path), path) for name in large if name in file}
+        fields = _d4rl_fields(fields, terminate_on_end, path)
+    return from_arrays(fields, low, high, source=str(path))
+
+
+def _d4rl_fields(fields: dict[str, Any], terminate_on_end: bool, path: Path) -> dict[str, Any]:
     for name in ("observations", "actions", "rewards", "terminals"):
         if name not in fields:
             raise TwinaxError(f"{path}: {name} is missing; there are {', '.join(sorted(fields)) or 'no known arrays'}")
@@ -66,70 +103,91 @@ def read_d4rl(path: str | Path, terminate_on_end: bool = False, low: Any = -1.0,
         raise TwinaxError(f"{path}: observations has {rows} rows; at least 2 are needed to have a next one")
     over = column(fields, "terminals", path).astype(bool)
     timeouts = column(fields, "timeouts", path).astype(bool) if "timeouts" in fields else np.zeros(rows, bool)
-    kept = np.arange(rows) < rows - 1
+    chosen = np.arange(rows) < rows - 1
     if not terminate_on_end:
-        kept &= ~timeouts
-    kept = np.flatnonzero(kept)
-    if len(kept) == 0:
+        chosen &= ~timeouts
+    chosen = np.flatnonzero(chosen)
+    if len(chosen) == 0:
         raise TwinaxError(f"{path}: every row is the last step of a timeout, so nothing is left")
     masked = over | timeouts if terminate_on_end else over
-    if "next_observations" in fields:
-        following = fields["next_observations"][kept]
-    else:
-        following = fields["observations"][np.where(masked[kept], kept, kept + 1)]
     # A trajectory ends where it says so, and before a step that was left out.
-    ends = (over | timeouts)[kept] | timeouts[kept + 1] & (not terminate_on_end)
+    ends = (over | timeouts)[chosen] | timeouts[chosen + 1] & (not terminate_on_end)
     ends[-1] = True
-    cut = (timeouts[kept] | timeouts[kept + 1] & (not terminate_on_end)) & ~over[kept]
-    return from_arrays(
-        {
-            "observations": fields["observations"][kept],
-            "next_observations": following,
-            "actions": fields["actions"][kept],
-            "rewards": column(fields, "rewards", path)[kept],
-            "masks": ~masked[kept],
-            "terminals": ends,
-            "truncations": cut,
-        },
-        low,
-        high,
-        source=str(path),
-    )
+    cut = (timeouts[chosen] | timeouts[chosen + 1] & (not terminate_on_end)) & ~over[chosen]
+    following = (fields["observations"], np.where(masked[chosen], chosen, chosen + 1))
+    if "next_observations" in fields:
+        following = (fields["next_observations"], chosen)
+    large = {
+        "observations": (fields["observations"], chosen),
+        "next_observations": following,
+        "actions": (fields["actions"], chosen),
+    }
+    return {
+        **{name: _rows(name, source, index, path, terminate_on_end) for name, (source, index) in large.items()},
+        "rewards": column(fields, "rewards", path)[chosen],
+        "masks": ~masked[chosen],
+        "terminals": ends,
+        "truncations": cut,
+    }
+
+
+def _rows(name: str, source: Any, index: np.ndarray, path: Path, terminate_on_end: bool) -> np.ndarray:
+    """Rows of an array in memory, of a mapped one, or of one in the file of which a copy is mapped."""
+    if is_mapped(source):
+        if (np.diff(index) == 1).all():  # a piece of the file
+            return source[index[0] : index[-1] + 1]
+    elif isinstance(source, np.ndarray):
+        return source[index]
+    chunk = (getattr(source, "chunks", None) or (1,))[0]
+
+    def fill(folder: Path) -> None:
+        write_blocks(folder / "array.npy", gathered(source, index, chunk), source.shape[1:], source.dtype)
+
+    return kept(Origin.of_files(path), ("d4rl", name, terminate_on_end), fill)["array"]
 
 
 # Minari
 
 
 def read_minari(
-    path: str | Path, keys: Sequence[str] = (), low: Any = None, high: Any = None, max_rows: int | None = None
+    path: str | Path,
+    keys: Sequence[str] = (),
+    low: Any = None,
+    high: Any = None,
+    max_rows: int | None = None,
+    compact: bool | None = None,
+    mapped: bool = False,
 ) -> Dataset:
     """A dataset of Minari: its directory, or the HDF5 file in it, with a group for each episode.
 
     Observations with parts are joined from the parts named by `keys`, such as observation and desired_goal. The box of
-    the actions is the one the dataset names, unless it is given.
+    the actions is the one the dataset names, unless it is given. With `mapped` the episodes are copied once to files
+    that can be mapped, in the compact layout unless told otherwise.
     """
     path = existing(path)
-    if path.is_dir():
-        inside = path / "data" / "main_data.hdf5"
-        if not inside.exists():
-            raise TwinaxError(f"{path}: there is no data/main_data.hdf5 in it; only Minari's HDF5 format is read")
-        path = inside
-    parts: list[dict[str, np.ndarray]] = []
-    total = 0
+    path = _minari_path(path) if path.is_dir() else path
+    compact = mapped if compact is None else compact
     with opened_hdf5(path) as file:
         box = _minari_box(path, file)
         names = sorted((name for name in file if re.fullmatch(r"episode_\d+", name)), key=lambda name: int(name[8:]))
         if not names:
             raise TwinaxError(f"{path}: there are no groups called episode_0, episode_1 and so on")
-        for name in names:
-            one = _minari_episode(file[name], keys, path)
-            parts.append(one)
-            total += len(one["actions"])
-            if max_rows is not None and total >= max_rows:
-                break
+        episodes = (_minari_episode(file[name], keys, path) for name in names)
+        if mapped:
+            origin = Origin.of_files(path)
+            fields = joined_on_disk(episodes, compact, str(path), max_rows, origin, ("minari", *keys))
+        else:
+            fields = joined(episodes, compact, str(path), max_rows)
     low, high = (box[0] if low is None else low), (box[1] if high is None else high)
-    data = from_arrays(joined(parts, str(path)), low, high, source=str(path))
+    data = from_arrays(fields, low, high, source=str(path))
     return data if max_rows is None or data.rows <= max_rows else data.first(max_rows)
+
+
+def _minari_path(path: Path) -> Path:
+    inside = path / "data" / "main_data.hdf5"
+    if not inside.exists():
+        raise TwinaxError(f"{path}: there is no data/main_data.hdf5 in it; only Minari's HDF5 format is read")
+    return inside
 
 
 def _minari_box(path: Path, file: Any) -> tuple[Any, Any]:
@@ -175,8 +233,7 @@ def _minari_episode(group: Any, keys: Sequence[str], path: Path) -> dict[str, np
     if len(states) != steps + 1:
         raise TwinaxError(f"{where}: observations has {len(states)} rows, but {steps} actions need {steps + 1}")
     return {
-        "observations": states[:-1],
-        "next_observations": states[1:],
+        "states": states,
         "actions": rest["actions"],
         "rewards": rest["rewards"],
         "masks": ~rest["terminations"].astype(bool),

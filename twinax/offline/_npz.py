@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 import math
 import os
+import shutil
 import struct
 import tokenize
 import zipfile
@@ -16,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from twinax.errors import TwinaxError
+from twinax.offline._mapped import BLOCK, Origin, kept
 
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")  # of a member of a zip file: name and extra field follow
 
@@ -33,17 +35,19 @@ def npz_names(path: Path) -> list[str]:
         return [name.removesuffix(".npy") for name in found.namelist() if name.endswith(".npy")]
 
 
-def can_be_mapped(path: Path) -> bool:
-    """Whether no array in a file is compressed."""
+def npz_sizes(path: Path, names: Iterable[str]) -> dict[str, int]:
+    """Bytes of arrays when they are not compressed."""
+    wanted = set(names)
     with _opened(path) as found:
-        return all(member.compress_type == zipfile.ZIP_STORED for member in found.infolist())
+        sizes = {member.filename.removesuffix(".npy"): member.file_size for member in found.infolist()}
+    return {name: size for name, size in sizes.items() if name in wanted}
 
 
 def read_npz(path: Path, names: Iterable[str] | None = None, mapped: bool = False) -> dict[str, np.ndarray]:
     """Arrays of a file by name; those that are not there are left out.
 
     `np.load` cannot map arrays inside an npz. But a member that is not compressed lies in the file as it is, so once
-    its place is known it can be mapped like any other file.
+    its place is known it can be mapped like any other file. Of a compressed member a copy is mapped.
     """
     wanted = None if names is None else set(names)
     arrays = {}
@@ -53,7 +57,7 @@ def read_npz(path: Path, names: Iterable[str] | None = None, mapped: bool = Fals
             if name == member.filename or (wanted is not None and name not in wanted):
                 continue
             try:
-                arrays[name] = _mapped(path, member) if mapped else _read(found, member)
+                arrays[name] = _mapped(path, found, member) if mapped else _read(found, member)
             except _DAMAGE as error:
                 raise TwinaxError(f"{path}: the array '{name}' cannot be read ({_line(error)})") from None
     return arrays
@@ -119,9 +123,9 @@ def _check_size(header: tuple[tuple[int, ...], bool, np.dtype], begin: int, memb
     return count
 
 
-def _mapped(path: Path, member: zipfile.ZipInfo) -> np.ndarray:
+def _mapped(path: Path, found: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     if member.compress_type != zipfile.ZIP_STORED:
-        raise ValueError("it is compressed and cannot be mapped: read it into memory, or write it with np.savez")
+        return _mapped_copy(path, found, member)
     with path.open("rb") as file:
         file.seek(member.header_offset)
         fields = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
@@ -134,6 +138,20 @@ def _mapped(path: Path, member: zipfile.ZipInfo) -> np.ndarray:
     if _check_size(header, offset - begin, member) == 0:
         return np.empty(shape, dtype)
     return np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")
+
+
+def _mapped_copy(path: Path, found: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    with found.open(member) as file:
+        shape, _, dtype = header = _header(file)
+        if _check_size(header, file.tell(), member) == 0:
+            return np.empty(shape, dtype)
+
+    def fill(folder: Path) -> None:
+        # A member is an npy file; its checksum is compared at its end.
+        with found.open(member) as file, (folder / "array.npy").open("wb") as copy:
+            shutil.copyfileobj(file, copy, BLOCK)
+
+    return kept(Origin.of_files(path), ("npz", member.filename), fill)["array"]
 
 
 def _line(error: Any) -> str:

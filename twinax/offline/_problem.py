@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,7 +75,9 @@ class Offline(Problem):
         shapes = {(data.observations.shape[1:], data.actions.shape[1]) for data in self.datasets.values()}
         if len(shapes) > 1:
             raise TwinaxError(f"the two datasets have observations and actions of different widths: {sorted(shapes)}")
-        _ = self.widths  # refuses observations that the agent cannot read
+        widths = self.widths  # refuses observations that the agent cannot read
+        if self.task is not None:
+            self.task.require_like(widths.shape, widths.action)
 
     # Sizes and phases
 
@@ -322,6 +325,7 @@ class Offline(Problem):
             given = self._given(state, networks, tables)
             if self.task.compiled:
                 found |= self.task.rollout(self._acting(networks, given), below(draws, "task"))
+                found |= self._values(state, networks, given)
             else:
                 found |= {"networks": networks, **({} if given is None else {"given": given})}
         if self.validation is not None:
@@ -354,15 +358,26 @@ class Offline(Problem):
 
     def _acting(self, networks: Any, given: Any):
         """Observations as the world gives them, to actions without noise."""
+        return lambda observations: self.agent.act(networks, *self._seen(networks, observations, given), 0.0)
 
-        def act(observations: Any) -> Any:
-            states = observations if self.normaliser is None else self.normaliser(observations)
-            rows = states.shape[0]
-            told = None if given is None else ops.broadcast(given[None], (rows, *given.shape))
-            noise = ops.zeros((rows, self.widths.action), _leaf(networks))
-            return self.agent.act(networks, states, told, noise, 0.0)
+    def _seen(self, networks: Any, observations: Any, given: Any) -> tuple[Any, Any, Any]:
+        """Observations as the agent sees them, what it is told beside each, and noise of 0."""
+        states = observations if self.normaliser is None else self.normaliser(observations)
+        rows = states.shape[0]
+        told = None if given is None else ops.broadcast(given[None], (rows, *given.shape))
+        return states, told, ops.zeros((rows, self.widths.action), _leaf(networks))
 
-        return act
+    def _values(self, state: State, networks: Any, given: Any) -> dict[str, Any]:
+        """How good the places of the task's picture are; nan as long as the network that says so has not learned."""
+        places = None if self.task is None else self.task.places()
+        if places is None or not self.agent.valued_by:
+            return {}
+        leaf = _leaf(networks)
+        places = ops.cast(ops.like(places, leaf), leaf)
+        found = self.agent.values(networks, *self._seen(networks, places, given))
+        if self.agent.valued_by in self.agent.trained["pretrain"]:
+            return {"values": found}
+        return {"values": ops.where(ops.cast(state.step, "int32") > self.pretrain_steps, found, found * math.nan)}
 
     def evaluate(self, measured: Mapping[str, Any]) -> Metrics:
         found: Metrics = {f"validation.{name}": float(x) for name, x in measured.get("validation", {}).items()}
@@ -370,7 +385,8 @@ class Offline(Problem):
             return found
         if not self.task.compiled:
             measured = self.task.play(self._acting(measured["networks"], measured.get("given")))
-        return {**judged(measured), **found}
+        pictures = {f"picture/{name}": array for name, array in self.task.pictures(measured).items()}
+        return {**judged(measured), **found, **pictures}
 
     def members(self, networks: Any) -> dict[str, Any]:
         return dict(networks)

@@ -14,14 +14,17 @@ from typing import Any
 import numpy as np
 
 from twinax.errors import TwinaxError, UnknownName
-from twinax.offline._columns import column, existing, joined, row_count
-from twinax.offline._dataset import CHUNK, Dataset, from_arrays
-from twinax.offline._hdf5 import opened_hdf5, read_d4rl, read_minari
-from twinax.offline._npz import can_be_mapped, npz_names, read_npy_directory, read_npz, write_npz
+from twinax.memory import available_memory
+from twinax.offline._columns import column, existing, joined, joined_on_disk, row_count
+from twinax.offline._dataset import Dataset, from_arrays
+from twinax.offline._hdf5 import hdf5_size, opened_hdf5, read_d4rl, read_minari
+from twinax.offline._mapped import Origin, row_blocks
+from twinax.offline._npz import npz_names, npz_sizes, read_npy_directory, read_npz, write_npz
 
 FIELDS = (
     "observations", "actions", "terminals", "next_observations", "rewards", "masks", "truncations", "valids",
 )  # fmt: skip
+EXORL_FIELDS = ("observation", "action", "reward", "discount")
 _EXORL_NAME = re.compile(r"episode_(\d+)_(\d+)$")
 
 
@@ -31,7 +34,7 @@ _EXORL_NAME = re.compile(r"episode_(\d+)_(\d+)$")
 def read_arrays(path: str | Path, mapped: bool = False, low: Any = -1.0, high: Any = 1.0) -> Dataset:
     """An npz file, or a directory of npy files, with the fields of a `Dataset` by name.
 
-    With `mapped` the observations stay on the disk until they are drawn, so they may be larger than the memory.
+    With `mapped` observations and actions stay on the disk until they are drawn, so they may be larger than the memory.
     """
     path = existing(path)
     read = read_npy_directory if path.is_dir() else read_npz
@@ -125,8 +128,8 @@ def save_ogbench(dataset: Dataset, path: str | Path, compressed: bool = False) -
 
 
 def _check_chain(dataset: Dataset) -> None:
-    for begin in range(0, dataset.rows - 1, CHUNK):
-        end = min(begin + CHUNK, dataset.rows - 1)
+    for block in row_blocks(dataset.observations[:-1]):
+        begin, end = block.start, block.stop
         same = dataset.next_observations[begin:end] == dataset.observations[begin + 1 : end + 1]
         same = same.reshape(end - begin, -1).all(1) | dataset.terminals[begin:end]
         if not same.all():
@@ -140,33 +143,40 @@ def _check_chain(dataset: Dataset) -> None:
 # ExORL
 
 
-def read_exorl(path: str | Path, max_rows: int | None = None) -> Dataset:
+def read_exorl(
+    path: str | Path, max_rows: int | None = None, compact: bool | None = None, mapped: bool = False
+) -> Dataset:
     """A directory of ExORL with an npz file for each episode; its name ends in the number of steps.
 
     Row t of an episode holds the observation after the action of row t, so the first row has none. The reward is one of
-    the next observation (`reward_on_next`). The discount becomes the mask.
+    the next observation (`reward_on_next`). The discount becomes the mask. With `mapped` the episodes are copied once
+    to files that can be mapped, in the compact layout unless told otherwise.
     """
     path = existing(path)
+    files = _exorl_files(path)
+    compact = mapped if compact is None else compact
+    episodes = map(_exorl_episode, files)
+    if mapped:
+        fields = joined_on_disk(episodes, compact, str(path), max_rows, Origin.of_files(path, files), "exorl")
+    else:
+        fields = joined(episodes, compact, str(path), max_rows)
+    data = from_arrays(fields, reward_on_next=True, source=str(path))
+    return data if max_rows is None or data.rows <= max_rows else data.first(max_rows)
+
+
+def _exorl_files(path: Path) -> list[Path]:
     files = sorted(path.glob("episode_*.npz")) if path.is_dir() else []
     if not files:
         raise TwinaxError(f"{path}: there are no files called episode_NUMBER_STEPS.npz")
-    parts: list[dict[str, np.ndarray]] = []
-    total = 0
-    for file in files:
-        parts.append(_exorl_episode(file))
-        total += len(parts[-1]["actions"])
-        if max_rows is not None and total >= max_rows:
-            break
-    data = from_arrays(joined(parts, str(path)), reward_on_next=True, source=str(path))
-    return data if max_rows is None or data.rows <= max_rows else data.first(max_rows)
+    return files
 
 
 def _exorl_episode(file: Path) -> dict[str, np.ndarray]:
     named = _EXORL_NAME.match(file.stem)
     if named is None:
         raise TwinaxError(f"{file}: the name must be episode_NUMBER_STEPS.npz")
-    fields = read_npz(file, ("observation", "action", "reward", "discount"))
-    for name in ("observation", "action", "reward", "discount"):
+    fields = read_npz(file, EXORL_FIELDS)
+    for name in EXORL_FIELDS:
         if name not in fields:
             raise TwinaxError(f"{file}: {name} is missing; there are {', '.join(sorted(fields)) or 'no known arrays'}")
     rows = row_count(fields["observation"])
@@ -180,8 +190,7 @@ def _exorl_episode(file: Path) -> dict[str, np.ndarray]:
     discount = column(fields, "discount", file)[1:].astype(np.float32)
     last = np.arange(rows - 1) == rows - 2
     return {
-        "observations": fields["observation"][:-1],
-        "next_observations": fields["observation"][1:],
+        "states": fields["observation"],
         "actions": fields["action"][1:],
         "rewards": column(fields, "reward", file)[1:],
         "masks": discount,
@@ -224,8 +233,21 @@ def find_format(path: str | Path) -> str:
     return "arrays" if {"next_observations", "valids"} & set(names) else "ogbench"
 
 
-def read_dataset(path: str | Path, format: str | None = None, mapped: bool | None = False, **options: Any) -> Dataset:
-    """The dataset in a file or directory. `mapped` leaves observations on the disk; None does so where it can be done.
+def size_in_memory(path: Path, format: str) -> int:
+    """Bytes of a file's arrays in memory, roughly; twice, because next observations are arrays of their own."""
+    if format in ("d4rl", "minari"):
+        return 2 * hdf5_size(path)
+    if format == "exorl":
+        files = _exorl_files(path)
+        return 2 * len(files) * sum(npz_sizes(files[0], EXORL_FIELDS).values())
+    if path.is_dir():
+        return 2 * sum(file.stat().st_size for file in path.glob("*.npy") if file.stem in FIELDS)
+    return 2 * sum(npz_sizes(path, FIELDS).values())
+
+
+def read_dataset(path: str | Path, format: str | None = None, mapped: bool | None = None, **options: Any) -> Dataset:
+    """The dataset in a file or directory. `mapped` leaves observations and actions on the disk until they are drawn;
+    None does so if the arrays would take more than half of the free memory.
 
     Options are those of the format's reader.
 
@@ -236,16 +258,11 @@ def read_dataset(path: str | Path, format: str | None = None, mapped: bool | Non
     format = find_format(path) if format is None else format
     if format not in _READERS:
         raise UnknownName("format", format, FORMATS)
-    by_array = format in ("ogbench", "arrays")
-    if mapped is None:
-        mapped = by_array and (path.is_dir() or can_be_mapped(path))
-    if mapped and not by_array:
-        raise TwinaxError(
-            f"{path}: only npz files and directories of npy files can be mapped, not the format '{format}'"
-        )
     read = _READERS[format]
     known = inspect.signature(read).parameters
     for name in options:
         if name not in known:
             raise UnknownName(f"option of the format '{format}'", name, [one for one in known if one != "path"])
-    return read(path, **options, **({"mapped": mapped} if by_array else {}))
+    if mapped is None:
+        mapped = size_in_memory(path, format) > available_memory() / 2
+    return read(path, **options, mapped=mapped)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,10 @@ from twinax.errors import TwinaxError, require
 from twinax.noise import Draw
 from twinax.problem import Metrics
 
+SHOWN = 24
+"""Episodes whose paths a picture shows: more would hide each other."""
+SQUARES = 4
+"""Values that a picture shows along each side of a cell of a maze."""
 Act = Callable[[Any], Any]
 """Rows of observations to rows of actions in [-1, 1]."""
 
@@ -31,6 +36,9 @@ class Task:
     goal: np.ndarray | None = None
     """The observation to reach, where there is one."""
 
+    def require_like(self, observation: tuple[int, ...], actions: int) -> None:
+        """An error unless the world shows observations of this shape and takes so many numbers as an action."""
+
     def draws(self) -> Mapping[str, Draw]:
         """What `rollout` needs."""
         return {}
@@ -42,6 +50,14 @@ class Task:
     def play(self, act: Act) -> dict[str, np.ndarray]:
         """The same on the host."""
         raise NotImplementedError
+
+    def places(self) -> np.ndarray | None:
+        """Observations at which pictures show values; None where there is no such picture."""
+        return None
+
+    def pictures(self, episodes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Arrays of a report's pictures, from what `rollout` gave and from `values` at the places."""
+        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +86,9 @@ class MazeTask(Task):
         at_rest = [0.0] * (self.maze.observation_size - 2)
         return np.array([*self.place, *at_rest], np.float32)
 
+    def require_like(self, observation: tuple[int, ...], actions: int) -> None:
+        _require_same("the maze", (self.maze.observation_size,), 2, observation, actions)
+
     def draws(self) -> Mapping[str, Draw]:
         return self.maze.reset_draws(self.episodes)
 
@@ -88,7 +107,39 @@ class MazeTask(Task):
 
         time = ops.arange(self.maze.max_steps, state.position)
         (_, total, length, over), path = ops.scan(move, (state, nothing, nothing, nothing), time)
-        return {"returns": total, "lengths": length, "successes": over, "path": path}
+        return {"returns": total, "lengths": length, "successes": over, "start": state.position, "path": path}
+
+    # Pictures; `twinax.runs.mazes` paints them
+
+    @cached_property
+    def _fine(self) -> tuple[np.ndarray, np.ndarray]:
+        """Whether each of the small squares of a picture is free, and (x, y) in the middle of those that are."""
+        solid = self.maze.solid.reshape(self.maze.height, self.maze.width)
+        free = ~np.kron(solid, np.ones((SQUARES, SQUARES), bool))
+        rows, columns = np.nonzero(free)
+        return free, (np.stack([columns, rows], -1) + 0.5) / SQUARES
+
+    def places(self) -> np.ndarray:
+        middles = self._fine[1]
+        at_rest = np.zeros((len(middles), self.maze.observation_size - 2))
+        return np.concatenate([middles, at_rest], 1).astype(np.float32)
+
+    def pictures(self, episodes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        path = np.concatenate([episodes["start"][None], episodes["path"]])[:, :SHOWN].swapaxes(0, 1)
+        path = path.astype(np.float32)
+        after = np.arange(path.shape[1]) > episodes["lengths"][:SHOWN, None]
+        path[after] = np.nan
+        found = {
+            "maze/walls": self.maze.solid.reshape(self.maze.height, self.maze.width).astype(np.uint8),
+            "maze/goal": np.array([*self.place, self.maze.radius], np.float32),
+            "maze/paths": path,
+            "maze/successes": episodes["successes"][:SHOWN].astype(np.uint8),
+        }
+        if "values" in episodes and np.isfinite(episodes["values"]).all():
+            free, _ = self._fine
+            found["maze/values"] = np.full(free.shape, np.nan, np.float32)
+            found["maze/values"][free] = episodes["values"]
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +163,18 @@ class GymnasiumTask(Task):
         for label in ("episodes", "copies", "frame_stack"):
             if getattr(self, label) < 1:
                 raise TwinaxError(f"{label} is {getattr(self, label)}; it must be at least 1")
+
+    def require_like(self, observation: tuple[int, ...], actions: int) -> None:
+        require("gymnasium", "offline", "evaluating in Gymnasium environments")
+        from twinax.offline._gymnasium import make
+
+        world = make(self.name, self.settings)
+        *place, channels = world.observation_space.shape
+        box = world.action_space
+        world.close()
+        if not box.shape:
+            raise TwinaxError(f"'{self.name}' has actions of {box}; these agents act in a box of real numbers")
+        _require_same(f"'{self.name}'", (*place, channels * self.frame_stack), box.shape[0], observation, actions)
 
     def play(self, act: Act) -> dict[str, np.ndarray]:
         require("gymnasium", "offline", "evaluating in Gymnasium environments")
@@ -149,6 +212,12 @@ class GymnasiumTask(Task):
             "lengths": lengths,
             **({} if np.isnan(successes).all() else {"successes": successes}),
         }
+
+
+def _require_same(world: str, shown: tuple[int, ...], taken: int, observation: tuple[int, ...], actions: int) -> None:
+    for what, one, other in (("observations", shown, observation), ("actions", (taken,), (actions,))):
+        if one != other:
+            raise TwinaxError(f"{world} has {what} of shape {one}, but those of the data have shape {other}")
 
 
 def judged(episodes: Mapping[str, np.ndarray]) -> Metrics:

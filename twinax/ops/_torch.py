@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 import weakref
 from functools import partial
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from twinax.memory import is_mapped
 from twinax.ops import _eager
 from twinax.ops._windows import same_padding
 
@@ -37,10 +39,19 @@ def _constant(array, device):
     return _constants[key]
 
 
+def _shared(array):
+    # The pages of its file, not a copy. PyTorch warns that such a tensor must not be written, which nothing here does.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writ")
+        return torch.from_numpy(array)
+
+
 def convert(tree, reference):
     def one(x):
         if isinstance(x, torch.Tensor):
             return x
+        if is_mapped(x):
+            return _shared(x).to(reference.device)
         if isinstance(x, np.ndarray) and not x.flags.writeable:
             return _constant(x, reference.device)
         return torch.from_numpy(np.array(x)).to(reference.device)

@@ -1,6 +1,8 @@
 """Proximal policy optimisation: rollout, advantages, losses and update as parts of their own."""
 
 from twinax.ppo._advantages import ADVANTAGES, brax, cleanrl, gae, rsl_rl
+from twinax.ppo._amp import LABELS, AmpOptions, amp, discriminator_loss
+from twinax.ppo._hooks import Hooks
 from twinax.ppo._losses import policy_loss, standardised, value_loss
 from twinax.ppo._networks import ActorCritic, make_networks, to_world
 from twinax.ppo._normaliser import Moments
@@ -9,16 +11,21 @@ from twinax.ppo._rollout import Playing, Rollout, Started, advance, begin, enter
 
 __all__ = [
     "ADVANTAGES",
+    "LABELS",
     "PPO",
     "ActorCritic",
+    "AmpOptions",
+    "Hooks",
     "Moments",
     "Playing",
     "Rollout",
     "Started",
     "advance",
+    "amp",
     "begin",
     "brax",
     "cleanrl",
+    "discriminator_loss",
     "entered",
     "gae",
     "make_networks",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from twinax import ops
-from twinax.envs._control import Control, Restarting
+from twinax.envs._control import Control, Moved, Restarting
 from twinax.noise import Draw, below
 from twinax.ppo._rollout import started
 
@@ -18,6 +18,13 @@ def episode_draws(world: Control, episodes: int, steps: int) -> dict[str, Draw]:
     for name, draw in world.step_draws(episodes).items():
         found[f"step/{name}"] = dataclasses.replace(draw, shape=(steps, *draw.shape))
     return found
+
+
+def _onward(world: Control, moved: Moved) -> tuple[Any, Any]:
+    """The states to go on from, and where an episode does."""
+    if isinstance(world, Restarting):
+        return moved.onward, ~(moved.terminated | moved.truncated)
+    return moved.state, ~moved.terminated
 
 
 def play_episodes(world: Control, act: Callable[[Any], Any], draws: Mapping[str, Any], steps: int) -> dict[str, Any]:
@@ -35,14 +42,11 @@ def play_episodes(world: Control, act: Callable[[Any], Any], draws: Mapping[str,
         moved = moved_by(state, observation, t)
         counted = ops.cast(alive, returns)
         sums = {name: sums.get(name, blank) + counted * value for name, value in moved.terms.items()}
-        alive = alive & ~moved.terminated
-        after = moved.state
-        if isinstance(world, Restarting):
-            alive, after = alive & ~moved.truncated, moved.onward
+        after, going = _onward(world, moved)
         return (
             after,
             world.observe(after),
-            alive,
+            alive & going,
             returns + counted * moved.reward,
             lengths + counted,
             sums,
@@ -63,3 +67,24 @@ def play_episodes(world: Control, act: Callable[[Any], Any], draws: Mapping[str,
     _, _, alive, returns, lengths, sums, _ = ops.while_loop(goes_on, one, start)
     terms = {name: value / ops.maximum(lengths, ops.full((), 1.0, lengths)) for name, value in sums.items()}
     return {"returns": returns, "lengths": lengths, "terms": terms, "survived": ops.cast(alive, returns)}
+
+
+def record_episodes(
+    world: Control, act: Callable[[Any], Any], draws: Mapping[str, Any], steps: int, record: Callable[[Any, Any], Any]
+) -> dict[str, Any]:
+    """What is recorded of the first steps of episodes, time first, and which of it is from before an end."""
+    first = started(world, below(draws, "reset"))
+    each_step = below(draws, "step")
+    times = ops.arange(steps, first.observation)
+
+    def one(carry, t):
+        state, observation, alive = carry
+        own = {name: ops.take(value, t) for name, value in each_step.items()}
+        moved = world.step(state, act(observation), own)
+        after, going = _onward(world, moved)
+        going = alive & going
+        return (after, world.observe(after), going), (record(state, moved.state), going)
+
+    alive = ops.zeros((first.observation.shape[0],), first.observation) == 0
+    _, (recorded, going) = ops.scan(one, (first.state, first.observation, alive), times)
+    return {"values": recorded, "alive": going}

@@ -17,7 +17,8 @@ from twinax.noise import Draw, below, numpy_draws
 from twinax.optimizer import Moments as AdamMoments
 from twinax.optimizer import Optimizer
 from twinax.ppo._advantages import ADVANTAGES
-from twinax.ppo._episodes import episode_draws, play_episodes
+from twinax.ppo._episodes import episode_draws, play_episodes, record_episodes
+from twinax.ppo._hooks import Hooks
 from twinax.ppo._losses import policy_loss, standardised, value_loss
 from twinax.ppo._networks import ActorCritic, make_networks, policy_draw, policy_kind, to_world
 from twinax.ppo._normaliser import Moments
@@ -61,6 +62,8 @@ class Carry:
     score: Float[Array, ""]
     """Mean return of the episodes that ended last."""
     length: Float[Array, ""]
+    hooks: Any
+    """What hooks keep; None without hooks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +124,8 @@ class PPO(Problem):
     """Episodes of an evaluation."""
     evaluation_steps: int = 1000
     """Length of an evaluated episode in a world without a time limit."""
+    hooks: Hooks | None = None
+    """What is built on top: another reward, and updates of its own."""
 
     best: tuple[str, ...] = field(default=("episode_return",), init=False)
 
@@ -174,7 +179,10 @@ class PPO(Problem):
 
     def init(self, seed: int) -> State:
         world = self.world
-        networks = {"agent": self.networks(np.random.default_rng(seed))}
+        rng = np.random.default_rng(seed)
+        networks = {"agent": self.networks(rng)}
+        if self.hooks is not None:
+            networks |= self.hooks.networks(rng)
         # Beyond every step that draws for training will reach.
         first = numpy_draws(world.reset_draws(self.worlds), seed, 2**31 - 1)
         pool = numpy_draws(world.reset_draws(self.pool), seed, 2**31 - 2) if self.pool else None
@@ -188,12 +196,13 @@ class PPO(Problem):
             running=np.zeros(self.worlds, np.float32) if self.normalise_rewards else None,
             score=blank,
             length=blank.copy(),
+            hooks=None if self.hooks is None else self.hooks.carry(self.groups),
         )
         return State(
             networks=networks,
             targets=None,
             carry=carry,
-            optimizer=AdamMoments.zeros(networks),
+            optimizer=AdamMoments.zeros(networks, self.optimizer.separate),
             step=np.zeros((), np.int32),
             seed=np.array(seed, np.uint32),
         )
@@ -218,15 +227,20 @@ class PPO(Problem):
         found |= self._each_step("step", self.world.step_draws(self.worlds))
         if self.pool:
             found["play/pick"] = Draw((self.steps, self.worlds))
-            found |= {f"pool/{name}": draw for name, draw in self.world.reset_draws(self.pool // 8).items()}
-        elif isinstance(self.world, Restarting):
-            found |= {f"enter/{name}": draw for name, draw in self.world.reset_draws(self.worlds).items()}
-        else:
+        elif not isinstance(self.world, Restarting):
             found |= self._each_step("reset", self.world.reset_draws(self.worlds))
         rows = self.worlds // self.groups * self.steps
         found["order"] = Draw((self.epochs, self.groups, rows))
         if self.squashed:
             found["entropy"] = policy_draw(self.world.actions, self.steps, self.worlds)
+        if self.hooks is not None:
+            found |= {f"hooks/{name}": draw for name, draw in self.hooks.draws(self.groups).items()}
+        found = {name: dataclasses.replace(draw, divided=1) for name, draw in found.items()}
+        if self.pool:
+            for name, draw in self.world.reset_draws(self.pool // 8).items():
+                found[f"pool/{name}"] = dataclasses.replace(draw, divided=0)
+        if isinstance(self.world, Restarting):
+            found |= {f"enter/{name}": draw for name, draw in self.world.reset_draws(self.worlds).items()}
         return found
 
     def _each_step(self, prefix: str, draws: Mapping[str, Draw]) -> dict[str, Draw]:
@@ -234,6 +248,16 @@ class PPO(Problem):
             f"play/{prefix}/{name}": dataclasses.replace(draw, shape=(self.steps, *draw.shape))
             for name, draw in draws.items()
         }
+
+    def divided(self, carry: Carry, devices: int) -> Carry:
+        if self.groups % devices:
+            raise TwinaxError(
+                f"groups={self.groups} cannot be shared out over {devices} devices; set ppo.groups={devices} or a "
+                "multiple of it"
+            )
+        shared = tree.map_leaves(lambda _: False, carry)
+        parts = {name: tree.map_leaves(lambda _: True, getattr(carry, name)) for name in DIVIDED}
+        return dataclasses.replace(shared, **parts)
 
     # Rollout
 
@@ -253,7 +277,8 @@ class PPO(Problem):
             playing, lost = entered(self.world, carry.playing, below(draws, "enter"))
             running = None if carry.running is None else carry.running * ops.cast(~lost, carry.running)
             carry = dataclasses.replace(carry, playing=playing, running=running)
-        playing, happened = play(self.world, choose, carry.playing, own, carry.pool)
+        record = None if self.hooks is None else self.hooks.record
+        playing, happened = play(self.world, choose, carry.playing, own, carry.pool, record)
         return dataclasses.replace(carry, playing=playing), happened
 
     def _picks(self, uniform: Any, pool: int) -> Any:
@@ -288,7 +313,7 @@ class PPO(Problem):
 
         # Only a truncated step asks for the value of an observation that no later step has.
         next_value = ops.cond(ops.any(happened.truncated), all_next, only_last)
-        reward = self.reward_scale * happened.reward
+        reward = self.reward_scale * self._reward(networks, happened)[0]
         if carry.returned is not None:
             reward = ops.clip(reward / ops.sqrt(carry.returned.variance + 1e-8), -10.0, 10.0)
         advantage, target = ADVANTAGES[self.advantage](
@@ -300,6 +325,12 @@ class PPO(Problem):
         if self.standardise == "rollout":
             rows = dataclasses.replace(rows, advantage=standardised(rows.advantage))
         return rows
+
+    def _reward(self, networks: Any, happened: Rollout) -> tuple[Any, Metrics]:
+        """The world's, or what a hook makes of it."""
+        if self.hooks is None:
+            return happened.reward, {}
+        return self.hooks.reward(frozen(networks), happened.recorded, happened.reward)
 
     def _grouped(self, x: Any) -> Any:
         """(time, world, ...) as rows: the first group of worlds, then the next."""
@@ -331,7 +362,8 @@ class PPO(Problem):
         carry, happened = self.rollout(state, draws)
         rows = self.rows(state.networks, state.carry, happened, draws)
         first = self.minibatch_rows(draws["order"][0])[0]
-        return self._after(carry, happened, draws, state.step), tree.map_leaves(lambda x: ops.take(x, first), rows)
+        after = self._after(state.networks, carry, happened, draws, state.step)
+        return after, tree.map_leaves(lambda x: ops.take(x, first), rows)
 
     def step(self, state: State, draws, settings, update) -> tuple[State, Metrics]:
         carry, happened = self.rollout(state, draws)
@@ -346,7 +378,7 @@ class PPO(Problem):
             batch = tree.map_leaves(lambda x: ops.take(x, index), rows)
 
             def go():
-                after, terms = update(before, self.loss, batch)
+                after, terms = update(before, self.loss, batch, still=self._others)
                 return (after.networks, after.optimizer), {**terms, "updates": ops.full((), 1.0, rows.value)}
 
             if not self.target_kl:
@@ -364,7 +396,7 @@ class PPO(Problem):
         known, terms = ops.scan(learn, (state.networks, state.optimizer, never), picked)
         done = ops.sum(terms.pop("updates"))
         terms = {name: ops.sum(value) / done for name, value in terms.items()}
-        carry = self._after(carry, happened, draws, state.step)
+        carry = self._after(state.networks, carry, happened, draws, state.step)
         terms |= {name: ops.across_shards(ops.mean(value)) for name, value in happened.terms.items()}
         terms |= {
             "updates": done,
@@ -374,9 +406,21 @@ class PPO(Problem):
             "train_length": carry.length,
         }
         networks, moments, _ = known
-        return dataclasses.replace(state, networks=networks, optimizer=moments, carry=carry), terms
+        after = dataclasses.replace(state, networks=networks, optimizer=moments, carry=carry)
+        if self.hooks is None:
+            return after, terms
+        shown = self._reward(state.networks, happened)[1]
+        terms |= {name: ops.across_shards(ops.mean(value)) for name, value in shown.items()}
+        recorded = tree.map_leaves(self._grouped, happened.recorded)
+        after, kept, more = self.hooks.update(after, carry.hooks, recorded, below(draws, "hooks"), update)
+        return dataclasses.replace(after, carry=dataclasses.replace(carry, hooks=kept)), {**terms, **more}
 
-    def _after(self, carry: Carry, happened: Rollout, draws: Mapping[str, Any], step: Any) -> Carry:
+    @property
+    def _others(self) -> tuple[str, ...]:
+        """Networks that PPO's own loss leaves alone."""
+        return () if self.hooks is None else self.hooks.names
+
+    def _after(self, networks: Any, carry: Carry, happened: Rollout, draws: Mapping[str, Any], step: Any) -> Carry:
         """Statistics and starts for the next iteration."""
 
         def flat(x):
@@ -394,7 +438,8 @@ class PPO(Problem):
                 running = self.gamma * running + reward
                 return running * (1.0 - ops.cast(ended, reward)), running
 
-            running, each = ops.scan(discounted, carry.running, (self.reward_scale * happened.reward, happened.ended))
+            reward = self.reward_scale * self._reward(networks, happened)[0]
+            running, each = ops.scan(discounted, carry.running, (reward, happened.ended))
             changes |= {"running": running, "returned": carry.returned.with_rows(flat(each))}
         if carry.pool is not None:
             changes["pool"] = self._renewed(carry.pool, below(draws, "pool"), step)
@@ -422,7 +467,10 @@ class PPO(Problem):
     # Evaluation
 
     def evaluation_draws(self) -> Mapping[str, Draw]:
-        return episode_draws(self.world, self.episodes, self._longest)
+        found = episode_draws(self.world, self.episodes, self._longest)
+        if self.hooks is not None:
+            found |= {f"walk/{name}": draw for name, draw in episode_draws(self.world, self.episodes, SHOWN).items()}
+        return found
 
     @property
     def _longest(self) -> int:
@@ -436,13 +484,18 @@ class PPO(Problem):
             return to_world(self.world.actions, point, self.squashed)
 
         world = self.world.apart() if isinstance(self.world, Restarting) else self.world
-        return play_episodes(world, act, draws, self._longest)
+        found = play_episodes(world, act, draws, self._longest)
+        if self.hooks is not None:
+            found["recorded"] = record_episodes(world, act, below(draws, "walk"), SHOWN, self.hooks.record)
+        return found
 
     def evaluate(self, measured: Mapping[str, Any]) -> Metrics:
         returns, lengths = np.asarray(measured["returns"], float), np.asarray(measured["lengths"], float)
         error = 1.96 * returns.std(ddof=1) / np.sqrt(len(returns)) if len(returns) > 1 else 0.0
         found = {"episode_return": returns.mean(), "episode_return_ci": error, "episode_length": lengths.mean()}
         found |= {f"episode_{name}": np.mean(value) for name, value in measured["terms"].items()}
+        if self.hooks is not None:
+            found |= self.hooks.evaluate(measured["recorded"])
         return {name: float(value) for name, value in found.items()}
 
     def describe(self) -> dict[str, Any]:
@@ -453,6 +506,10 @@ class PPO(Problem):
         }
 
 
+DIVIDED = ("playing", "pool", "running", "hooks")
+"""Parts of the carry that devices share out."""
+SHOWN = 150
+"""Steps that are recorded for hooks in an evaluation."""
 TERMS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
 """What an update shows."""
 ADAM = Optimizer(learning_rate=3e-4, eps=1e-5, clip_norm=0.5)

@@ -53,6 +53,8 @@ class Rollout:
     length: Int[Array, "time world"]
     """Steps of the episode so far, this step included."""
     terms: dict[str, Float[Array, "time world"]]
+    recorded: Any = None
+    """What a hook has taken down of each step."""
 
     @property
     def ended(self) -> Bool[Array, "time world"]:
@@ -98,7 +100,18 @@ def replaced(where: Any, new: Any, old: Any) -> Any:
     return jtu.tree_map(one, new, old)
 
 
-def advance(world: Control, choose: Choose, playing: Playing, draws: Mapping[str, Any], fresh: Started | None):
+Record = Callable[[Any, Any], Any]
+"""(state before, state after, from before any restart) -> arrays, worlds first"""
+
+
+def advance(
+    world: Control,
+    choose: Choose,
+    playing: Playing,
+    draws: Mapping[str, Any],
+    fresh: Started | None,
+    record: Record | None = None,
+):
     """One step everywhere; worlds that end go on from `fresh`, or as they say if they restart themselves."""
     now = playing.now
     point, log_prob, action = choose(now.observation, draws["policy"])
@@ -124,6 +137,7 @@ def advance(world: Control, choose: Choose, playing: Playing, draws: Mapping[str
         total,
         clock,
         moved.terms,
+        None if record is None else record(now.state, moved.state),
     )
     going = ~ended
     onward = seen(world, moved.onward) if fresh is None else replaced(ended, fresh, after)
@@ -131,7 +145,12 @@ def advance(world: Control, choose: Choose, playing: Playing, draws: Mapping[str
 
 
 def play(
-    world: Control, choose: Choose, playing: Playing, draws: Mapping[str, Any], pool: Started | None = None
+    world: Control,
+    choose: Choose,
+    playing: Playing,
+    draws: Mapping[str, Any],
+    pool: Started | None = None,
+    record: Record | None = None,
 ) -> tuple[Playing, Rollout]:
     """As many steps as the draws have, time first.
 
@@ -145,6 +164,6 @@ def play(
             fresh = started(world, below(own, "reset"))
         else:
             fresh = tree.map_leaves(lambda x: ops.take(x, own["pick"]), pool)
-        return advance(world, choose, playing, own, fresh)
+        return advance(world, choose, playing, own, fresh, record)
 
     return ops.scan(step, playing, dict(draws))

@@ -37,11 +37,13 @@ class Plan:
     """Steps between two checkpoints; 0 means only at the start and the end."""
     keep: int = 3
     """How many checkpoints stay on the disk."""
+    devices: int = 1
+    """Devices that share out the worlds."""
     tensorboard: bool = False
     """Whether TensorBoard event files are written too."""
 
     def __post_init__(self):
-        least = {"steps": 1, "seed": 0, "seeds": 1, "chunk": 1, "log_every": 1, "keep": 1}
+        least = {"steps": 1, "seed": 0, "seeds": 1, "chunk": 1, "log_every": 1, "keep": 1, "devices": 1}
         for name, smallest in (least | {"evaluate_every": 0, "checkpoint_every": 0}).items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):

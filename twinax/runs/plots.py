@@ -21,7 +21,8 @@ from twinax.runs.glossary import title
 COLOURS = ("#3b82f6", "#f97316", "#10b981", "#a855f7", "#ef4444", "#ca9a04", "#06b6d4", "#ec4899")
 """Middle tones that are distinct on white and on black, also for most colour-blind readers."""
 
-_INK = "#010203"
+INK = "#010203"
+"""Stands for the colour of the text in an SVG; see `_inline`."""
 _EQUAL = ({"linewidth": 1.6, "linestyle": "-", "alpha": 0.9},)
 # Engines that agree lie on top of each other: a wide line, dashes and dots keep all of them in sight.
 _STACKED = (
@@ -39,15 +40,15 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.8,
-    "axes.edgecolor": _INK,
-    "axes.labelcolor": _INK,
-    "axes.titlecolor": _INK,
-    "text.color": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
     "xtick.minor.size": 0,
     "ytick.minor.size": 0,
-    "grid.color": _INK,
+    "grid.color": INK,
     "grid.alpha": 0.12,
     "grid.linewidth": 0.7,
 }
@@ -89,7 +90,7 @@ def curve(name: str, runs: Sequence[RunRecord], over: str = "steps") -> Callable
         if logarithmic:
             axes.set_yscale("log")
         elif min(series.values.min() for _, series in found) < 0 < max(series.values.max() for _, series in found):
-            axes.axhline(0, color=_INK, alpha=0.4, linewidth=0.8)
+            axes.axhline(0, color=INK, alpha=0.4, linewidth=0.8)
         axes.grid(True)
         axes.set_xlabel("seconds of training" if over == "seconds" else "steps")
         axes.set_title(title(name), loc="left", fontsize=11, fontweight="bold")
@@ -169,7 +170,7 @@ def _seed_legend(figure: Any, found: Sequence[tuple[str, Series]]) -> None:
         return
     counts = sorted({count for _, count in several})
     # With several runs the ink stands for all of them: which colour is which run is said by the page.
-    colour = several[0][0] if len(found) == 1 else _INK
+    colour = several[0][0] if len(found) == 1 else INK
     handles = [Line2D([], [], color=colour, linewidth=1.6), Patch(color=colour, alpha=0.2, linewidth=0)]
     labels = [f"mean of {' or '.join(map(str, counts))} seeds", BAND]
     figure.legend(
@@ -252,4 +253,4 @@ def _inline(svg: str, name: str) -> str:
     prefix = re.sub(r"\W", "-", name)
     body = re.sub(r' id="([^"]*)"', lambda match: f' id="{prefix}-{match[1]}"' if match[1] in used else "", body)
     body = re.sub(r"""(url\(|href=")#""", rf"\1#{prefix}-", body)
-    return f'{head} role="img">{body}'.replace(_INK, "currentColor")
+    return f'{head} role="img">{body}'.replace(INK, "currentColor")

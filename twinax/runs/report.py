@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from twinax.errors import TwinaxError, require
-from twinax.runs import files, plots, proofs, tables
+from twinax.runs import files, mazes, plots, proofs, tables
 from twinax.runs.curves import RunRecord, read_json, read_runs
 from twinax.runs.films import Film
 from twinax.runs.glossary import meaning, rank, title
@@ -43,6 +43,7 @@ def write_report(run_dirs: Sequence[Path | str] | Path | str, out: Path | str | 
         _head(runs),
         section("Summary", tables.summary(runs, chips)),
         _curves(runs, chips, out.parent / "plots"),
+        _mazes(runs, out.parent / "plots"),
         _pictures(runs, out.parent / "plots"),
         _films(runs),
         *shown_proofs,
@@ -105,10 +106,23 @@ def _figure(name: str, runs: Sequence[RunRecord], directory: Path, over: str = "
     return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
+def _mazes(runs: Sequence[RunRecord], directory: Path) -> str:
+    parts = []
+    for run in runs:
+        paint = mazes.maze(run.pictures)
+        if paint is None:
+            continue
+        file = f"maze-{_file_name(run.name)}" if len(runs) > 1 else "maze"
+        drawn = plots.draw(file, paint, mazes.size(run.pictures), directory)
+        caption = f"{run.name}, step {run.picture_step:,}: {mazes.caption(run.pictures)}"
+        parts.append(f'<figure class="wide">{drawn}<figcaption>{escape(caption)}</figcaption></figure>')
+    return section("Maze", "".join(parts))
+
+
 def _pictures(runs: Sequence[RunRecord], directory: Path) -> str:
     parts = []
     for run in runs:
-        paint = plots.heat_maps(run.pictures)
+        paint = None if mazes.in_pictures(run.pictures) else plots.heat_maps(run.pictures)
         if paint is None:
             continue
         file = f"pictures-{_file_name(run.name)}" if len(runs) > 1 else "pictures"

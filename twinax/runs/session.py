@@ -135,6 +135,8 @@ class Session:
     def save(self, status: str = "running") -> None:
         """Write a checkpoint of now and the summary; older checkpoints beyond the plan's number go."""
         self._summary = self.summary(status)
+        # With several processes all of them must ask for the state; one writes it.
+        state = self.engine.state() if self.directory is not None or self.engine.processes > 1 else None
         if self.directory is None:
             return
         self.logger.sync()
@@ -147,7 +149,6 @@ class Session:
             "command": self.command,
             "config": self.config,
         }
-        state = self.engine.state()
         self.saved = checkpoint.save(checkpoint.place(self.directory.path, self.done), state, meta)
         self.directory.write_weights(self._members(state.networks))
         checkpoint.prune(self.directory.path, self.plan.keep)
@@ -178,7 +179,8 @@ class Session:
         return summarize(self.plan, status, self.done, row, self.metrics, timing, facts, self.command)
 
     def _chunk(self, progress: Progress) -> None:
-        speed = self.speed if self._later[0] else 0.0
+        # Processes that train together must agree on the length of a chunk, so none looks at its clock.
+        speed = self.speed if self._later[0] and self.engine.processes == 1 else 0.0
         count = self.plan.next_chunk(self.done, int(speed * _CHUNK_SECONDS) if speed else self.plan.chunk)
         began, clock = self.seconds, time.perf_counter()
         values = self.engine.run(count)

@@ -39,6 +39,7 @@ def train(
     noise: str = "shared",
     chunk: int = 100,
     keep: int = 3,
+    devices: int = 1,
 ) -> Run:
     """Train a problem from scratch.
 
@@ -52,6 +53,7 @@ def train(
     config           the configuration to keep with the run, so that `twinax resume` can build the problem again
     chunk            most steps that the engine runs in one go; changes no result
     keep             how many checkpoints stay on the disk
+    devices          how many devices share out the worlds (jax mode)
 
     >>> run = train(problem, mode="jax", steps=20_000, seed=0)              # doctest: +SKIP
     >>> run.summary["total_variation"], run.networks.policy                 # doctest: +SKIP
@@ -69,6 +71,7 @@ def train(
         checkpoint_every=checkpoint_every,
         keep=keep,
         tensorboard=tensorboard,
+        devices=devices,
     )
     directory = RunDirectory(Path(run_dir)) if run_dir is not None else None
     if directory is not None:
@@ -106,7 +109,9 @@ def resume(
     noise: str | None = None,
     chunk: int | None = None,
     keep: int | None = None,
+    devices: int | None = None,
     warn: Callable[[str], None] | None = None,
+    writes: bool = True,
 ) -> Run:
     """Go on with a run from its newest usable checkpoint; what is None stays as it was.
 
@@ -114,14 +119,16 @@ def resume(
     mode             may differ from before: every engine reads every engine's checkpoints
     dtype, seeds     must be those of the run
     warn             gets a sentence for each checkpoint that is refused (default: printed on standard error)
+    writes           False in all but one of several processes that go on together
 
     >>> run = resume("runs/first", problem, steps=40_000)                   # doctest: +SKIP
     """
     directory = RunDirectory(Path(run_dir))
     directory.must_exist()
     with ExitStack() as stack:
-        stack.enter_context(directory.lock())
-        path = checkpoint.latest(directory.path, refused=warn or _warn)
+        if writes:
+            stack.enter_context(directory.lock())
+        path = checkpoint.latest(directory.path, refused=(warn or _warn) if writes else _ignore)
         meta = checkpoint.read_meta(path)
         plan = _resumed_plan(
             directory,
@@ -137,6 +144,7 @@ def resume(
             checkpoint_every=checkpoint_every,
             keep=keep,
             tensorboard=tensorboard,
+            devices=devices,
         )
         engine = _engine(problem, plan)
         engine.start(plan.seed)
@@ -145,6 +153,9 @@ def resume(
         if problem.not_saved:
             (warn or _warn)(problem.not_saved)
         done = int(meta["step"])
+        if not writes:
+            window = meta.get("window")
+            return _run(stack, Session(engine, plan, Logger(), None, None, "", done, 0.0, window), False)
         for step in checkpoint.steps(directory.path):
             if step > done:
                 checkpoint.set_aside(checkpoint.place(directory.path, step))
@@ -172,7 +183,13 @@ def _engine(problem: Problem, plan: Plan) -> Any:
     from twinax import engines
 
     return engines.make_engine(
-        plan.mode, problem, dtype=plan.dtype, chunk=plan.chunk, seeds=plan.seeds, noise=plan.noise
+        plan.mode,
+        problem,
+        dtype=plan.dtype,
+        chunk=plan.chunk,
+        seeds=plan.seeds,
+        noise=plan.noise,
+        devices=plan.devices,
     )
 
 
@@ -212,6 +229,10 @@ def _resumed_plan(directory: RunDirectory, meta: Mapping[str, Any], **changed: A
             f"to do; for more use `twinax resume {directory.path} trainer.steps={2 * done or 1000}`"
         )
     return plan
+
+
+def _ignore(sentence: str) -> None:
+    pass
 
 
 def _warn(sentence: str) -> None:

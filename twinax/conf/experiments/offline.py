@@ -47,6 +47,8 @@ class DataSection:
     """Format of the files; null looks at them."""
     rows: int | None = None
     """Rows that are used, from the beginning; null takes all."""
+    mapped: bool | None = None
+    """Whether observations and actions stay on the disk; null: if they take more than half of the free memory."""
     normalise: str = "normal"
     """Observations: none, normal (mean 0, variance 1) or bounded (from -1 to 1); images are never normalised."""
     own_statistics: bool = False
@@ -177,18 +179,18 @@ def build_problem(config: OfflineRoot):
         state, statistics = load_pretrained(config.phases.pretrained, agent, sizes)
         steps = int(state.step)
     statistics = statistics or raw.statistics(kind)
-    pretraining = raw.normalised(statistics)
+    pretraining = raw.normalised(statistics).placed()
     finetuning = None
     if labelled is not None:
         own = config.data.own_statistics or (agent.faithful and config.data.finetune is not None)
-        finetuning = labelled.normalised(labelled.statistics(kind) if own else statistics)
+        finetuning = labelled.normalised(labelled.statistics(kind) if own else statistics).placed()
         if labelled.observations is raw.observations and not own:  # the same rows are held once
             finetuning = dataclasses.replace(
                 finetuning, observations=pretraining.observations, next_observations=pretraining.next_observations
             )
     validation = None
     if config.data.validation is not None:
-        validation = in_task(config, read(config, config.data.validation)).normalised(statistics)
+        validation = in_task(config, read(config, config.data.validation)).normalised(statistics).placed()
     check_sizes(config, raw, sizes)
     return problem(
         agent,
@@ -247,7 +249,7 @@ def in_task(config: OfflineRoot, data: Dataset) -> Dataset:
 
 def read(config: OfflineRoot, path: str) -> Dataset:
     """A file, or its first rows."""
-    found = read_dataset(Path(path), config.data.format)
+    found = read_dataset(Path(path), config.data.format, config.data.mapped)
     rows = config.data.rows
     return found if rows is None or rows >= found.rows else found.first(rows)
 
@@ -260,13 +262,15 @@ def check_sizes(config: OfflineRoot, data: Dataset, sizes: Sizes) -> None:
     layers = len(config.agent.hidden) * width**2 + (latent + sizes.observation) * width
     images = float(np.prod(sizes.shape[:-1])) if sizes.images else 0.0
     of_entry = data.observations.itemsize if sizes.images else number
+    in_memory = not data.mapped or (number == 8.0 and not sizes.images)  # mapped files hold float32
+    of_row = float(np.prod(data.observations.shape[1:])) * of_entry if in_memory else 16.0
     check_memory(
         {
             "the networks (agent.hidden)": 40 * layers * number * config.seeds,
             "a batch (trainer.batch_size, agent.hidden)": 40 * rows * (width + rows) * number * config.seeds,
             # About 50 numbers for a pixel in each of 8 encoders
             "a batch of images (trainer.batch_size)": 400 * rows * images * number * config.seeds,
-            "the data": 3.0 * data.rows * float(np.prod(data.observations.shape[1:])) * of_entry,
+            "the data": 3.0 * data.rows * of_row,
             "the log of a chunk (trainer.chunk)": 40 * number * config.trainer.chunk * config.seeds,
         }
     )

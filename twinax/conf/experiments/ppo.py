@@ -15,7 +15,7 @@ from twinax.envs import CLASSIC, PROBES, BraxWorld, GymnasiumWorld, GymnaxWorld
 from twinax.ppo import PPO, problem
 
 OptimizerSection = mirror(Optimizer, leave_out=["rates", "clip_by"])
-PpoSection = mirror(PPO, leave_out=["world", "optimizer"], anneal=True)
+PpoSection = mirror(PPO, leave_out=["world", "optimizer", "hooks"], anneal=True)
 
 
 @dataclass

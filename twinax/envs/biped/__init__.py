@@ -3,6 +3,7 @@
 from twinax.envs.biped._biped import Biped, make_biped
 from twinax.envs.biped._kinematics import Kinematics, Pose
 from twinax.envs.biped._mirror import mirror_joints, mirror_motion
+from twinax.envs.biped._motion import check_reference, motion_features, motion_layout, scripted_gait
 from twinax.envs.biped._robot import ROBOTS, Robot, load_robot
 from twinax.envs.biped._settings import TASKS
 from twinax.envs.biped._state import VARIED, BipedState, Ranges, Variation
@@ -18,8 +19,12 @@ __all__ = [
     "Ranges",
     "Robot",
     "Variation",
+    "check_reference",
     "load_robot",
     "make_biped",
     "mirror_joints",
     "mirror_motion",
+    "motion_features",
+    "motion_layout",
+    "scripted_gait",
 ]

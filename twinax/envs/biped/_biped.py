@@ -12,19 +12,17 @@ import numpy as np
 
 from twinax import ops
 from twinax.envs._control import FRAMEWORKS, Box, Control, Moved
-from twinax.envs.biped import _rotations as rotations
+from twinax.envs.biped._beginning import start_positions
 from twinax.envs.biped._kinematics import Kinematics
+from twinax.envs.biped._observations import observe, observe_critic, sense
 from twinax.envs.biped._physics_c import FINITE, CPhysics
-from twinax.envs.biped._rewards import TERMS, Seen, constant, home_height, moving, wanted_heights
+from twinax.envs.biped._rewards import TERMS, Seen, constant, home_height
 from twinax.envs.biped._robot import Robot, load_robot
 from twinax.envs.biped._settings import TASKS, BipedSettings
 from twinax.envs.biped._state import BipedState, Variation
 from twinax.errors import TwinaxError, UnknownName
 from twinax.noise import Draw
 from twinax.types import Array, Float
-
-RESTING = 1e-6
-"""A foot is set this far, in m, above the floor."""
 
 
 def make_biped(task: str = "walk", **settings: Any) -> Biped:
@@ -47,6 +45,8 @@ class Biped(BipedSettings, Control):
     ('biped', 43, 54)
     """
 
+    privileged = True
+
     def __post_init__(self):
         super().__post_init__()
         for name in self.rewards:
@@ -59,6 +59,18 @@ class Biped(BipedSettings, Control):
     def body(self) -> Robot:
         """The robot, loaded."""
         return load_robot(self.robot)
+
+    @cached_property
+    def scale(self) -> np.ndarray:
+        """How far a full action moves the target of each joint; rad."""
+        found = np.full(len(self.body.joints), self.action_scale)
+        for name, value in self.action_scales.items():
+            meant = [k for k, joint in enumerate(self.body.joints) if joint.endswith(name)]
+            if not meant:
+                raise UnknownName(f"joint of {self.name}", name, self.body.joints)
+            found[meant] = value
+        found.flags.writeable = False
+        return found
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -141,7 +153,7 @@ class Biped(BipedSettings, Control):
         none = ops.zeros((worlds, joints), uniform)
         number = ops.zeros((worlds,), uniform, "int32")
         state = BipedState(
-            qpos=self._start(uniform, draws["tilt"]),
+            qpos=start_positions(self, self.body, self.kinematics, uniform, draws["tilt"]),
             qvel=ops.zeros((worlds, self.body.model.nv), uniform),
             action=none,
             previous_action=none,
@@ -160,37 +172,6 @@ class Biped(BipedSettings, Control):
             first = self.sense(state)[:, None]
             state = replace(state, history=ops.broadcast(first, (worlds, self.history, self.frame_size)))
         return state
-
-    def _start(self, uniform: Any, tilt: Any) -> Any:
-        robot, worlds = self.body, uniform.shape[0]
-        low, high = constant(robot.low, uniform), constant(robot.high, uniform)
-        angles = constant(robot.home, uniform) + self.reset_joints * (2 * uniform - 1)
-        angles = ops.minimum(ops.maximum(angles, low), high)
-        tilt = self.reset_tilt * (2 * tilt - 1)
-        # Each joint's place in qpos is a row of zeros and a one; the places differ from robot to robot.
-        place = np.zeros((len(robot.joints), robot.model.nq))
-        place[np.arange(len(robot.joints)), robot.columns] = 1.0
-        root = np.where(place.any(0), 0.0, robot.home_qpos)
-        qpos = ops.broadcast(constant(root, uniform), (worlds, robot.model.nq)) + angles @ constant(place, uniform)
-        if robot.free:
-            turned = rotations.from_roll_pitch(tilt[:, 0], tilt[:, 1])
-            qpos = ops.concat([qpos[:, :3], turned, qpos[:, 7:]], 1)
-        else:
-            qpos = qpos + tilt[:, 1:] * constant(self._root(3, 1), uniform)
-        height = ops.min(self.kinematics(qpos, ops.zeros((worlds, robot.model.nv), uniform)).foot_height, -1)
-        return qpos + (RESTING - height)[:, None] * constant(self._root(2, 2), uniform)
-
-    def _root(self, kind: int, axis: int) -> np.ndarray:
-        """Where in qpos the base moves along an axis (kind 2) or turns about it (kind 3): a row with its sign."""
-        model, base = self.body.model, self.body.model.body(self.body.base)
-        row = np.zeros(model.nq)
-        if self.body.free:
-            row[2] = 1.0
-            return row
-        for joint in range(base.jntadr[0], base.jntadr[0] + base.jntnum[0]):
-            if model.jnt_type[joint] == kind and abs(model.jnt_axis[joint, axis]) == 1:
-                row[model.jnt_qposadr[joint]] = model.jnt_axis[joint, axis]
-        return row
 
     def _command(self, uniform: Any) -> Any:
         ranges = np.array([self.command_ahead, self.command_left, self.command_turn])
@@ -277,7 +258,7 @@ class Biped(BipedSettings, Control):
     def target(self, applied: Float[Array, "worlds joints"]) -> Float[Array, "worlds joints"]:
         """Angles that the servos are told to reach; rad."""
         robot = self.body
-        wanted = constant(robot.home, applied) + self.action_scale * applied
+        wanted = constant(robot.home, applied) + constant(self.scale, applied) * applied
         return ops.minimum(ops.maximum(wanted, constant(robot.low, applied)), constant(robot.high, applied))
 
     def _push(self, state: BipedState, draws: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -312,41 +293,13 @@ class Biped(BipedSettings, Control):
     def sense(self, state: BipedState) -> Float[Array, "worlds frame"]:
         """Gravity and gyro in the frame of the base, angles from home and velocities of the joints, feet on the floor,
         and the last action."""
-        return self._sense(self.see(state))
-
-    def _sense(self, seen: Seen) -> Any:
-        state, pose = seen.state, seen.pose
-        gravity = rotations.gravity_seen(pose.rotation)
-        gyro = rotations.rotate_back(pose.rotation, pose.spin)
-        angles = seen.angles - constant(self.body.home, state.qpos) - state.variation.offset
-        sensed = ops.concat([gravity, gyro, angles, seen.speeds], 1)
-        if self.ranges.sensed:
-            sensed = sensed + state.noise
-        scale = np.ones(self.sensed_size)
-        scale[3:6], scale[6 + len(self.body.joints) :] = self.spin_scale, self.speed_scale
-        return ops.concat([sensed * constant(scale, sensed), seen.contacts, state.action], 1)
+        return sense(self.see(state))
 
     def observe(self, state: BipedState) -> Float[Array, "worlds observation"]:
         """What is sensed now, the command, the gait's clock (0 when told to stand), and what was sensed before."""
-        return self._observe(self.see(state))
-
-    def _observe(self, seen: Seen) -> Any:
-        state = seen.state
-        clock = ops.stack([ops.sin(state.phase), ops.cos(state.phase)], -1) * moving(state)[:, None]
-        before = state.history.reshape(state.qpos.shape[0], self.history * self.frame_size)
-        return ops.concat([self._sense(seen), state.command, clock, before], 1)
+        return observe(self.see(state))
 
     def observe_critic(self, state: BipedState) -> Float[Array, "worlds critic"]:
         """Besides: velocity and height of the base, heights of the feet and how far they are from those wanted, the
         push, and the floor's friction."""
-        seen = self.see(state)
-        heights = seen.pose.foot_height
-        more = [
-            seen.velocity,
-            seen.pose.position[:, 2:] - home_height(self.body),
-            heights * 10,
-            (heights - wanted_heights(self, state)) * 10,
-            state.push / max(self.push_force[1], 1.0),
-            state.variation.friction[:, None],
-        ]
-        return ops.concat([self._observe(seen), *more], 1)
+        return observe_critic(self.see(state))

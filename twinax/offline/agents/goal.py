@@ -61,6 +61,7 @@ class GCIVL(GCBC):
     """Power of the advantage in the actor's weights."""
 
     name: ClassVar[str] = "gcivl"
+    valued_by: ClassVar[str] = "value"
     trained: Trained = both("value", "actor")
     targets: ClassVar[tuple[str, ...]] = ("value",)
     followed: ClassVar[dict[str, tuple[str, ...]]] = both("value")
@@ -189,6 +190,9 @@ class HIQL(GCIVL):
         subgoal = _on_sphere(networks["high_actor"](observations, given).mode)
         return super().act(networks, observations, subgoal, noise, temperature)
 
+    def values(self, networks, observations, given, noise):
+        return super().values(networks, observations, self.point(networks, observations, given), noise)
+
 
 @dataclass(frozen=True, eq=False)
 class QRL(GCBC):
@@ -202,6 +206,7 @@ class QRL(GCBC):
     """Mean squared excess of a step's distance over 1 that is allowed."""
 
     name: ClassVar[str] = "qrl"
+    valued_by: ClassVar[str] = "metric"
     trained: Trained = both("metric", "multiplier", "dynamics", "actor")
     encodes: ClassVar[bool] = False
 

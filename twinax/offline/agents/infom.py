@@ -47,6 +47,7 @@ class InFOM(Agent):
     """Of a critic's target: prior, or encoding (of the next state and action)."""
 
     name: ClassVar[str] = "infom"
+    valued_by: ClassVar[str] = "critic"
     reads_nothing: ClassVar[tuple[str, ...]] = ("field", "reward")
     needs: ClassVar[tuple[str, ...]] = ("next_actions", "range")
     targets: ClassVar[tuple[str, ...]] = ("field",)

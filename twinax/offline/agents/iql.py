@@ -28,6 +28,7 @@ class IQL(Agent):
     """The actor's standard deviation: one, free or state."""
 
     name: ClassVar[str] = "iql"
+    valued_by: ClassVar[str] = "value"
     trained: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("actor",), "finetune": ("value", "critic", "actor")}
     targets: ClassVar[tuple[str, ...]] = ("critic",)
     followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": (), "finetune": ("critic",)}

@@ -65,6 +65,7 @@ class FQL(Agent):
     actor_freq: int = 1
 
     name: ClassVar[str] = "fql"
+    valued_by: ClassVar[str] = "critic"
     trained: ClassVar[dict[str, tuple[str, ...]]] = {
         "pretrain": ("field", "actor"),
         "finetune": ("field", "critic", "actor"),

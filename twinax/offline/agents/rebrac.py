@@ -28,6 +28,7 @@ class ReBRAC(Agent):
     """Largest noise of the next action."""
 
     name: ClassVar[str] = "rebrac"
+    valued_by: ClassVar[str] = "critic"
     needs: ClassVar[tuple[str, ...]] = ("next_actions",)
     targets: ClassVar[tuple[str, ...]] = ("critic", "actor")
     followed: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": (), "finetune": ("critic", "actor")}
@@ -168,3 +169,7 @@ class DinoReBRAC(ReBRAC):
 
     def act(self, networks, observations, given, noise, temperature):
         return super().act(networks, networks["encoder"](observations), given, noise, temperature)
+
+    def values(self, networks, observations, given, noise):
+        action = self.act(networks, observations, given, noise, 0.0)
+        return ops.min(networks["critic"](networks["encoder"](observations), action), 0)

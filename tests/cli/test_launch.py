@@ -1,0 +1,148 @@
+"""Several devices and processes learn what one device learns; one that dies ends the others, and a run goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from twinax.cli import main
+from twinax.runs import checkpoint
+
+SETTINGS = [
+    "experiment=ppo",
+    "env=cartpole",
+    "env.time_limit=6",
+    "ppo.worlds=4",
+    "ppo.steps=8",
+    "ppo.epochs=2",
+    "ppo.minibatches=2",
+    "ppo.groups=2",
+    "ppo.hidden=[8,8]",
+    "ppo.episodes=3",
+    "ppo.normalise_observations=true",
+    "trainer.steps=5",
+    "trainer.chunk=5",
+    "trainer.dtype=float64",
+    "trainer.checkpoint_every=2",
+]
+
+
+def twinax(*words: str, **changes: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "twinax.cli", *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env={**os.environ, **changes}, **pipes)  # type: ignore[call-overload]
+
+
+def arrays(run: Path) -> dict[str, np.ndarray]:
+    return load_file(checkpoint.latest(run) / "state.safetensors")
+
+
+@pytest.fixture(scope="module")
+def one_device(tmp_path_factory):
+    run = tmp_path_factory.mktemp("one") / "run"
+    assert main(["train", "--quiet", *SETTINGS, f"run.dir={run}"]) == 0
+    return arrays(run)
+
+
+def assert_equal(found, wanted):
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-6, atol=1e-9, err_msg=name)
+
+
+def test_two_devices_learn_what_one_learns(one_device, tmp_path):
+    run = tmp_path / "run"
+    done = twinax("train", "--quiet", *SETTINGS, "trainer.devices=2", f"run.dir={run}")
+    _, errors = done.communicate()
+    assert done.returncode == 0, errors
+    assert_equal(arrays(run), one_device)
+
+
+@pytest.mark.slow
+def test_a_run_of_two_devices_goes_on_with_one(one_device, tmp_path):
+    run = tmp_path / "run"
+    settings = [word for word in SETTINGS if not word.startswith("trainer.steps")]
+    # The rate falls to zero at the last of all five steps, in both parts alike.
+    more = ["ppo.anneal=false", "optimizer.decay_steps=20"]
+    done = twinax("train", "--quiet", *settings, *more, "trainer.steps=2", "trainer.devices=2", f"run.dir={run}")
+    assert done.communicate() and done.returncode == 0
+    assert main(["resume", str(run), "--quiet", "trainer.steps=5", "trainer.devices=1"]) == 0
+    assert_equal(arrays(run), one_device)
+
+
+@pytest.mark.slow
+def test_two_processes_learn_what_one_learns(one_device, tmp_path):
+    run = tmp_path / "run"
+    done = twinax("launch", "--processes", "2", "train", "--quiet", *SETTINGS, f"run.dir={run}")
+    said, errors = done.communicate()
+    assert done.returncode == 0, errors
+    assert said.count("after 5 steps") == 1  # one of them speaks
+    assert_equal(arrays(run), one_device)
+
+
+@pytest.mark.slow
+def test_when_a_process_dies_the_others_stop_and_the_run_goes_on(tmp_path):
+    run = tmp_path / "run"
+    long = [word for word in SETTINGS if "steps=" not in word or word.startswith("ppo")]
+    long += ["trainer.steps=100000", "trainer.evaluate_every=0", "trainer.checkpoint_every=10", f"run.dir={run}"]
+    parent = twinax("launch", "--processes", "2", "train", *long)
+    limit = time.monotonic() + 120
+    while not (run / "checkpoints" / "0000000010").exists() and time.monotonic() < limit:
+        assert parent.poll() is None, parent.communicate()
+        time.sleep(0.2)
+    victim = child_of(parent.pid, "--process 1")
+    os.kill(victim, signal.SIGKILL)
+    _, errors = parent.communicate(timeout=60)
+    assert parent.returncode == 1
+    # Whichever notices first is named.
+    assert "of 2" in errors and "the others were stopped" in errors
+    assert f"continue with: twinax launch --processes 2 resume {run}" in errors
+    assert "Traceback" not in errors
+    steps = checkpoint.read_meta(checkpoint.latest(run))["step"] + 3
+    again = twinax("launch", "--processes", "2", "resume", str(run), "--quiet", f"trainer.steps={steps}")
+    assert again.communicate(timeout=120) and again.returncode == 0
+    assert checkpoint.read_meta(checkpoint.latest(run))["step"] == steps
+
+
+def child_of(parent: int, words: str) -> int:
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            above = int((place / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, ValueError):
+            continue
+        if above == parent and words in command:
+            return int(place.name)
+    raise AssertionError(f"process {parent} has no child with '{words}'")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["launch", "eval", "RUN"], "launch was given 'eval' to run; it runs train or resume"),
+        (["launch"], "launch was given nothing to run"),
+        (["launch", "--processes", "0", "train"], "--processes is 0"),
+        (["launch", "train"], "launch needs --processes N"),
+        (["launch", "--process", "1", "train"], "--process needs --processes and --coordinator"),
+        (
+            ["train", *SETTINGS[:-6], "ppo.groups=1", "trainer.devices=2"],
+            "groups=1 cannot be shared out over 2 devices",
+        ),
+        (["train", "env=grid", "trainer.devices=2"], "cannot be shared out over 2 devices"),
+        (["train", *SETTINGS, "trainer.devices=2", "trainer.mode=torch"], "devices=2 needs trainer.mode=jax"),
+    ],
+)
+def test_bad_input_is_one_sentence(words, sentence, tmp_path):
+    more = [f"run.dir={tmp_path / 'run'}"] if words[0] == "train" else []
+    done = twinax(*words, *more)
+    _, errors = done.communicate()
+    assert done.returncode == 2, errors
+    assert sentence in errors and "Traceback" not in errors

@@ -1,0 +1,184 @@
+"""The walking robot in four levels: sections, tasks and levels, and how they become a problem."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass, field
+from typing import Any
+
+from twinax.conf._mirror import mirror, restore
+from twinax.conf._registry import Experiment, Group, Preset
+from twinax.conf._sections import CHOSEN, Root
+from twinax.conf.experiments.ppo import (
+    KEY_ALIASES,
+    OptimizerSection,
+    PpoSection,
+    annealed,
+    check_sizes,
+    options,
+)
+from twinax.envs._reference import Reference
+from twinax.envs.biped import Biped, Ranges, check_reference, motion_features, scripted_gait
+from twinax.envs.biped._settings import STAND_REWARDS, TASKS, WALK_REWARDS, BipedSettings
+from twinax.errors import TwinaxError
+from twinax.ppo import PPO, AmpOptions, Hooks, amp, problem
+
+TaskSection = mirror(
+    BipedSettings, leave_out=["robot", "rewards", "ranges", "action_scales"], name="walk", robot="biped"
+)
+RangesSection = mirror(Ranges)
+RewardsSection: Any = dataclasses.make_dataclass(
+    "RewardsSection", [(name, float, dataclasses.field(default=weight)) for name, weight in WALK_REWARDS.items()]
+)
+
+
+@dataclass
+class LevelSection:
+    """How much of the training is compiled."""
+
+    name: str = "level_3"
+    """Chosen with level=1, 2, 3 or 4."""
+
+
+AmpFields = mirror(AmpOptions)
+
+
+@dataclass
+class AmpSection(AmpFields):
+    """Style from reference motion."""
+
+    name: str = "none"
+    """Chosen with amp=NAME: none, scripted (a gait made by geometry) or file."""
+    file: str | None = None
+    """Reference motion, as `Reference.save` writes it."""
+    speed: float = 0.2
+    """Of the scripted gait; m/s."""
+    learning_rate: float = 1e-4
+    """Step size of the discriminator."""
+
+
+@dataclass
+class BipedRoot(Root):
+    """Everything that a run of the robot is told."""
+
+    task: Any = CHOSEN
+    level: Any = CHOSEN
+    amp: Any = CHOSEN
+    rewards: Any = field(default_factory=RewardsSection)
+    ranges: Any = field(default_factory=RangesSection)
+    ppo: Any = field(default_factory=PpoSection)
+    optimizer: Any = field(default_factory=lambda: OptimizerSection(learning_rate=5e-4, eps=1e-5, clip_norm=1.0))
+
+
+def build_world(config: BipedRoot) -> Biped:
+    """The robot's world."""
+    section = {name: value for name, value in vars(config.task).items() if name != "name"}
+    section = {name: tuple(value) if isinstance(value, list) else value for name, value in section.items()}
+    return Biped(**section, rewards=dict(vars(config.rewards)), ranges=restore(config.ranges))
+
+
+def build_style(config: BipedRoot, world: Biped) -> Hooks | None:
+    """The discriminator's part, with a reference that was checked against the robot."""
+    section = config.amp
+    if section.name == "none":
+        return None
+    if section.name == "file":
+        if section.file is None:
+            raise TwinaxError("amp=file needs reference motion: amp.file=FILE")
+        reference = Reference.load(section.file)
+    else:
+        reference = scripted_gait(world, section.speed)
+    check_reference(world, reference)
+    fields = {field.name for field in dataclasses.fields(AmpOptions)}
+    values = {name: tuple(v) if isinstance(v, list) else v for name, v in vars(section).items() if name in fields}
+    return amp(reference, functools.partial(motion_features, world), world.seconds, AmpOptions(**values))
+
+
+def build_problem(config: BipedRoot) -> PPO:
+    """The problem of a configuration."""
+    world = build_world(config)
+    optimizer, hooks = annealed(config), build_style(config, world)
+    if hooks is not None:
+        rates = {"discriminator": config.amp.learning_rate}
+        optimizer = dataclasses.replace(optimizer, separate=True, rates=rates)
+    subject = problem(world, optimizer=optimizer, hooks=hooks, **options(config.ppo))
+    check_sizes(config, subject)
+    return subject
+
+
+def by_brax(config: BipedRoot) -> Any:
+    """Brax's own training at level 2."""
+    if config.level.name != "level_2":
+        return None
+    if config.amp.name != "none":
+        raise TwinaxError("Brax's training is one closed program, into which amp cannot be put; use level=3")
+    from twinax.runs.brax import train_with_brax
+
+    return train_with_brax
+
+
+LEARNING = {
+    "ppo": {
+        "hidden": [128, 128],
+        "activation": "elu",
+        "first_std": 0.3,
+        "worlds": 256,
+        "steps": 24,
+        "epochs": 4,
+        "minibatches": 8,
+        "gamma": 0.98,
+        "entropy_weight": 0.001,
+        "value_clip": 0.0,
+        "normalise_observations": True,
+        "pool": 256,
+        "episodes": 32,
+    },
+    "optimizer": {"decay_to": 0.1},
+    "trainer": {"batch_size": 1, "chunk": 10, "evaluate_every": 50, "checkpoint_every": 50},
+}
+
+
+BRAX = {
+    "ppo": {"policy": "tanh", "std": "state", "activation": "silu", "advantage": "brax", "clip": 0.3},
+    "trainer": {"chunk": 10},
+}
+"""What Brax's networks and losses are like, so that a run of level 2 goes on at level 3."""
+
+
+def task(name: str, steps: int, rewards: dict[str, float]) -> Preset:
+    """A task, and a training long enough for it."""
+    changes = {key: value for key, value in TASKS[name].items() if key != "rewards"}
+    changes = {key: list(value) if isinstance(value, tuple) else value for key, value in changes.items()}
+    trainer = {**LEARNING["trainer"], "steps": steps}
+    section = TaskSection(**{**changes, "name": name})
+    return Preset({"task": section, "rewards": dict(rewards), **LEARNING, "trainer": trainer})
+
+
+EXPERIMENT = Experiment(
+    name="biped",
+    summary="a robot on legs that learns to stand and walk, from MuJoCo on the host to many devices",
+    schema=BipedRoot,
+    groups={
+        "task": Group(
+            default="walk",
+            choices={"walk": task("walk", 1500, WALK_REWARDS), "stand": task("stand", 200, STAND_REWARDS)},
+        ),
+        "amp": Group(default="none", choices={name: AmpSection(name=name) for name in ("none", "scripted", "file")}),
+        # A choice that is a bare number would not be one of Hydra's names.
+        "level": Group(
+            default="level_3",
+            choices={
+                "level_1": Preset({"level": LevelSection("level_1"), "trainer": {"mode": "hybrid"}}),
+                "level_2": Preset({"level": LevelSection("level_2"), **BRAX}),
+                "level_3": LevelSection("level_3"),
+                "level_4": Preset({"level": LevelSection("level_4"), "trainer": {"devices": 2}, "ppo": {"groups": 2}}),
+            },
+            aliases={str(number): f"level_{number}" for number in (1, 2, 3, 4)},
+        ),
+    },
+    build=build_problem,
+    train=by_brax,
+    key_aliases={**KEY_ALIASES, "env": "task"},
+    named_by=("task",),
+)
