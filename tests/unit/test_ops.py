@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as hnp
 
 import twinax
 from twinax import ops
+from twinax.errors import TwinaxError
 
 INF = float("inf")
 
@@ -192,6 +193,7 @@ CASES = [
     Case("smallest", lambda x: ops.smallest(x, 4), (TIES,), False),
     Case("smallest", lambda x: ops.smallest(x, 2), (WHOLE,), False),
     Case("smallest", lambda x: ops.smallest(x, 2), (CUBE,), False),
+    Case("shuffled", ops.shuffled, ((np.arange(30).reshape(2, 15) * 7 % 31 + 0.5) / 31,), False),
     Case("swap_last", ops.swap_last, (X,)),
     Case("swap_last", ops.swap_last, (CUBE,)),
     Case("swap_last", ops.swap_last, (MASK,), False),
@@ -420,11 +422,14 @@ def test_single_precision_stays_single(case):
 DIRECT = {
     "MASKED",
     "backend",
+    "across_shards",
     "framework",
     "host_call",
     "map_rows",
+    "num_shards",
     "scan",
     "seed_axis",
+    "shards",
     "switch_size",
     "used",
     "while_loop",
@@ -777,6 +782,16 @@ def test_switch_size():
         assert everywhere(run, values, np.array(count, np.int32)) == values[:count].sum()
         assert chosen[:2] == [count, count]  # PyTorch and NumPy need no bucket
         assert set(chosen[2:]) == {4, 9, 20}
+
+
+def test_shuffled_orders_are_permutations_that_favour_no_place():
+    uniform = np.random.default_rng(0).uniform(size=(4000, 6))
+    orders = ops.shuffled(uniform)
+    assert (np.sort(orders, -1) == np.arange(6)).all()
+    seen = np.stack([(orders == k).mean(0) for k in range(6)])
+    assert np.abs(seen - 1 / 6).max() < 0.03
+    with pytest.raises(TwinaxError, match="2000000 rows are to be shuffled"):
+        ops.shuffled(np.zeros(2_000_000, np.float32))
 
 
 def test_switch_size_takes_the_smallest_that_suffices():

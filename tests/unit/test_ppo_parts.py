@@ -209,3 +209,42 @@ def test_moments_agree_over_frameworks(framework):
     moments = Moments(*(given(framework, x) for x in (np.zeros(3), np.ones(3), np.zeros(()))))
     found = moments.with_rows(given(framework, rows)).scaled(given(framework, rows))
     np.testing.assert_allclose(np.asarray(found), Moments.empty(3).with_rows(rows).scaled(rows), rtol=1e-6)
+
+
+def test_means_over_shards_are_those_of_the_whole():
+    """Two parts of a batch, side by side under one named axis, as devices see them."""
+    import jax
+
+    x = np.random.default_rng(8).normal(2, 3, size=(10, 3))
+
+    def part(rows):
+        with ops.shards("parts", 2):
+            moments = Moments.empty(3).with_rows(rows)
+            return standardised(rows[:, 0]), moments.mean, moments.variance, moments.count
+
+    rows, mean, variance, count = jax.vmap(part, axis_name="parts")(x.reshape(2, 5, 3))
+    whole = Moments.empty(3).with_rows(x)
+    np.testing.assert_allclose(rows.ravel(), standardised(x[:, 0]), rtol=1e-6)
+    np.testing.assert_allclose(mean, np.stack([whole.mean] * 2), rtol=1e-6)
+    np.testing.assert_allclose(variance, np.stack([whole.variance] * 2), rtol=1e-6)
+    assert (count == 10).all()
+
+
+def test_draws_of_shards_are_parts_of_the_whole():
+    from twinax.noise import Draw, numpy_draws, shard_draws
+
+    spec = {
+        "rows": Draw((3, 4, 2), divided=1),
+        "starts": Draw((6, 2), "normal", divided=0),
+        "places": Draw((2, 4), "integers", 9, divided=1),
+        "all": Draw((5,)),
+    }
+    whole = numpy_draws(spec, 7, 3)
+    parts = [{name: np.asarray(x) for name, x in shard_draws(spec, 7, 3, k, 2).items()} for k in range(2)]
+    for name, draw in spec.items():
+        if draw.divided is None:
+            for part in parts:
+                np.testing.assert_array_equal(part[name], whole[name])
+        else:
+            joined = np.concatenate([part[name] for part in parts], draw.divided)
+            np.testing.assert_array_equal(joined, whole[name])

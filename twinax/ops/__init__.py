@@ -121,6 +121,15 @@ def smallest(x: Any, number: int) -> Any:
     return _of[type(x)].smallest(x, number)
 
 
+def shuffled(uniform: Any) -> Any:
+    """Indices (int32) of the last axis in a random order, which uniform numbers in (0, 1) decide: the same in every
+    framework.
+
+    Numbers are compared by their first bits and then by their place, which is one sort of whole numbers.
+    """
+    return _of[type(uniform)].shuffled(uniform)
+
+
 def swap_last(x: Any) -> Any:
     """The last two axes exchanged."""
     return _of[type(x)].swap_last(x)
@@ -583,6 +592,7 @@ __all__ = [
     "seed_axis",
     "set_at",
     "shards",
+    "shuffled",
     "sigmoid",
     "sin",
     "smallest",

@@ -14,6 +14,7 @@ from jax import lax
 from jax.experimental import io_callback
 
 from twinax.ops._axis import current_seed_axis
+from twinax.ops._order import index_bits
 from twinax.ops._windows import same_padding
 
 MASKED = -1e9
@@ -91,6 +92,14 @@ def channels(codes, table):
 
 def smallest(x, number):
     return lax.top_k(-x, number)[1].astype(jnp.int32)
+
+
+def shuffled(uniform):
+    size = uniform.shape[-1]
+    bits = index_bits(size)
+    first = jnp.floor(uniform * 2.0 ** (32 - bits)).astype(jnp.uint32)
+    packed = (first << bits) | lax.iota(jnp.uint32, size)
+    return (jnp.sort(packed, axis=-1) & np.uint32(2**bits - 1)).astype(jnp.int32)
 
 
 def swap_last(x):

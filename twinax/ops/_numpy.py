@@ -9,6 +9,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax.ops import _eager
+from twinax.ops._order import index_bits
 from twinax.ops._windows import same_padding
 
 MASKED = -1e9
@@ -58,6 +59,13 @@ def channels(codes, table):
 
 def smallest(x, number):
     return np.argsort(x, -1, kind="stable")[..., :number].astype(np.int32)
+
+
+def shuffled(uniform):
+    bits = index_bits(uniform.shape[-1])
+    first = np.floor(uniform * 2.0 ** (32 - bits)).astype(np.int64)
+    packed = (first << bits) | np.arange(uniform.shape[-1])
+    return (np.sort(packed, axis=-1) & (2**bits - 1)).astype(np.int32)
 
 
 def swap_last(x):

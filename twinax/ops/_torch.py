@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 from twinax.memory import is_mapped
 from twinax.ops import _eager
+from twinax.ops._order import index_bits
 from twinax.ops._windows import same_padding
 
 MASKED = -1e9
@@ -111,6 +112,13 @@ def channels(codes, table):
 
 def smallest(x, number):
     return torch.sort(x, dim=-1, stable=True).indices[..., :number].to(torch.int32)
+
+
+def shuffled(uniform):
+    bits = index_bits(uniform.shape[-1])
+    first = torch.floor(uniform * 2.0 ** (32 - bits)).to(torch.int64)
+    packed = (first << bits) | torch.arange(uniform.shape[-1])
+    return (torch.sort(packed, dim=-1).values & (2**bits - 1)).to(torch.int32)
 
 
 def swap_last(x):

@@ -341,7 +341,7 @@ class PPO(Problem):
     def minibatch_rows(self, uniform: Float[Array, "group rows"]) -> Any:
         """Indices of the rows of each minibatch of a pass: equally many from every group."""
         groups, rows = uniform.shape
-        order = ops.smallest(uniform, rows) + ops.arange(groups, uniform)[:, None] * rows
+        order = ops.shuffled(uniform) + ops.arange(groups, uniform)[:, None] * rows
         parts = order.reshape(groups, self.minibatches, rows // self.minibatches)
         return ops.move_axis(parts, 1, 0).reshape(self.minibatches, -1)
 
