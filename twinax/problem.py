@@ -57,6 +57,12 @@ class Problem(ABC):
     """Steps before the first that learns, such as those that fill a replay."""
     best: tuple[str, ...] = ()
     """Metrics of an evaluation whose largest value so far, and its step, are part of a run's summary."""
+    not_saved: str = ""
+    """What a checkpoint cannot hold and how a run goes on without it, as a sentence for who resumes it."""
+
+    def check_mode(self, mode: str, seeds: int = 1, devices: int = 1) -> None:
+        """Refuse, in a sentence, what cannot carry this problem."""
+        return None
 
     @abstractmethod
     def init(self, seed: int) -> State:

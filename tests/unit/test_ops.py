@@ -740,6 +740,25 @@ def test_host_call_is_one_call_for_all_members_of_a_map():
     np.testing.assert_array_equal(np.asarray(found), np.sort(CUBE, -1))
 
 
+def test_an_ordered_host_call_comes_once_for_each_time_and_in_order():
+    def run(start):
+        seen = []
+
+        def noted(x):
+            seen.append(float(x))
+            return x + 1
+
+        def body(x, _):
+            ops.host_call(noted, x, x, ordered=True)  # nobody reads what it gives, and still it is called
+            return ops.host_call(noted, x, x, ordered=True), x
+
+        last, _ = ops.scan(body, start, ops.zeros((3,), start))
+        return float(last), seen
+
+    for start in (np.zeros(()), to_torch(np.zeros(())), jnp.zeros(())):
+        assert run(start) == (3.0, [0.0, 0.0, 1.0, 1.0, 2.0, 2.0])
+
+
 def test_host_call_stops_gradients():
     x = to_torch(X).requires_grad_()
     assert not call_host(x, to_torch(POSITIVE[:, :1]))["sorted"].requires_grad

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from twinax.envs._control import Box, Control
+from twinax.envs._control import Box, Control, Restarting
 from twinax.errors import TwinaxError, require
 from twinax.networks import MLP, Linear
 from twinax.ppo._networks import ActorCritic
@@ -23,6 +23,8 @@ def brax_env(world: Control) -> Any:
     require("brax", "brax", "training by Brax")
     if not isinstance(world.actions, Box):
         raise TwinaxError(f"Brax's PPO acts in boxes, but {world.name} has {world.actions}")
+    if isinstance(world, Restarting):
+        raise TwinaxError(f"Brax maps and restarts worlds itself, and {world.name} keeps its state hidden on the host")
     import jax
     import jax.numpy as jnp
     from brax.envs.base import Env, State

@@ -21,6 +21,9 @@ EXTRAS = {
     "torch": ("torch", "the torch and hybrid modes"),
     "matplotlib": ("plots", "pictures in reports"),
     "tensorboard": ("tensorboard", "trainer.tensorboard=true"),
+    "gymnasium": ("gymnasium", "env=gymnasium"),
+    "gymnax": ("gymnax", "env=gymnax"),
+    "brax": ("brax", "env=brax"),
 }
 """Package to the extra that installs it and what it is for."""
 

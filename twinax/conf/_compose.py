@@ -126,9 +126,20 @@ def _compose_groups(experiment: Experiment, choices: dict[str, str]):
     GlobalHydra.instance().clear()
     try:
         with hydra.initialize(version_base="1.3", config_path=None):
-            return hydra.compose(f"twinax-{experiment.name}", overrides=overrides)
+            return _opened(hydra.compose(f"twinax-{experiment.name}", overrides=overrides))
     finally:
         GlobalHydra.instance().hydra = outer
+
+
+def _opened(config):
+    """The same, where the keys of a value that is a dictionary are the person's own."""
+    from omegaconf import DictConfig, OmegaConf
+
+    for section in config.values():
+        for value in section.values() if isinstance(section, DictConfig) else ():
+            if isinstance(value, DictConfig) and OmegaConf.get_type(value) is dict:
+                OmegaConf.set_struct(value, False)
+    return config
 
 
 @functools.cache
@@ -176,6 +187,8 @@ def _wanted(default: Any, message: str) -> str:
     named = next((word for name, word in words.items() if name in message), None)
     if isinstance(default, list):
         return f"a list such as {default}"
+    if isinstance(default, dict):
+        return "a dictionary such as {name: 1.5}"
     return named or {bool: "true or false", int: "a whole number", float: "a number"}.get(type(default), "text")
 
 

@@ -1,14 +1,18 @@
 """Worlds: their rules as arrays in, arrays out, for every framework."""
 
+from twinax.envs._brax_checks import check_brax_env
+from twinax.envs._brax_world import BraxWorld
 from twinax.envs._check import EnvReport, check_env
 from twinax.envs._classic import CLASSIC
 from twinax.envs._classic_cars import MountainCar, MountainCarContinuous
 from twinax.envs._classic_poles import Acrobot, CartPole, Pendulum
 from twinax.envs._cleanup import Cleanup
-from twinax.envs._control import Box, Control, Discrete, Moved
+from twinax.envs._control import Box, Control, Discrete, Moved, Restarting
 from twinax.envs._enumeration import Enumeration, enumerate_states
 from twinax.envs._environment import Environment
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
+from twinax.envs._gymnasium_world import GymnasiumWorld
+from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
 from twinax.envs._maze import MAZES, MazeState, PointMaze
 from twinax.envs._probes import PROBES
@@ -23,6 +27,7 @@ __all__ = [
     "Acrobot",
     "Biped",
     "Box",
+    "BraxWorld",
     "CartPole",
     "Cleanup",
     "Control",
@@ -33,6 +38,8 @@ __all__ = [
     "Environment",
     "GridReward",
     "GridState",
+    "GymnasiumWorld",
+    "GymnaxWorld",
     "Hypergrid",
     "MazeState",
     "MountainCar",
@@ -40,9 +47,11 @@ __all__ = [
     "Moved",
     "Pendulum",
     "PointMaze",
+    "Restarting",
     "TreasureHunt",
     "Uniform",
     "World",
+    "check_brax_env",
     "check_env",
     "enumerate_states",
     "make_biped",

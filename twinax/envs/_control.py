@@ -67,6 +67,10 @@ class Moved:
     """Whether the world came to an end of its own: nothing is worth anything after it. A time limit is no such end."""
     terms: dict[str, Any]
     """Parts of the reward and other numbers to watch, one for each world."""
+    truncated: Any = None
+    """Only from a `Restarting` world: whether an episode was cut off."""
+    onward: Any = None
+    """Only from a `Restarting` world: the states to go on from, which are new ones where an episode ended."""
 
 
 class Control(ABC):
@@ -110,3 +114,22 @@ class Control(ABC):
     def observe_critic(self, state: Any) -> Any:
         """What a critic sees, which may be more."""
         return self.observe(state)
+
+
+class Restarting(Control):
+    """A world with hidden state, kept by somebody else, such as a simulator on the host.
+
+    Such a state can be neither copied nor saved, so the world itself starts ended episodes anew, and keeps its own time
+    limit. What stands in arrays is what is seen, and enough to tell whether the copies are where the arrays say.
+    """
+
+    @abstractmethod
+    def enter(self, state: Any, draws: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Before playing on from a state: `(state, lost)`.
+
+        Worlds that are elsewhere, as after a checkpoint was loaded, are lost and begin anew with `reset_draws`.
+        """
+
+    @abstractmethod
+    def apart(self) -> Restarting:
+        """The same world with copies of its own, for evaluation; always the same one."""

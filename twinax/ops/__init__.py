@@ -504,13 +504,16 @@ def map_rows(function: Callable, rows: Any, tile: int) -> Any:
     return _of[type(jtu.tree_leaves(rows)[0])].map_rows(function, rows, tile)
 
 
-def host_call(function: Callable, results: Any, *arrays: Any) -> Any:
+def host_call(function: Callable, results: Any, *arrays: Any, ordered: bool = False) -> Any:
     """`function` of NumPy arrays, from within the rules: for what is written in C and cannot be traced.
 
     It must be pure, and gives arrays of the shapes and dtypes of the tree `results`. In JAX it may be called with more
     leading axes, the same for all arrays: those over which a program is mapped. No gradient is recorded.
+
+    A function with effects is `ordered`: it is called exactly as often as the program comes by, and in that order. JAX
+    can then neither map the program nor spread it over devices.
     """
-    return _of[type(arrays[0])].host_call(function, results, arrays)
+    return _of[type(arrays[0])].host_call(function, results, arrays, ordered)
 
 
 def used(x: Any, count: Any) -> Any:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 from jax import lax
+from jax.experimental import io_callback
 
 from twinax.ops._axis import current_seed_axis
 from twinax.ops._order import index_bits
@@ -386,7 +387,7 @@ def map_rows(function, rows, tile):
     return jtu.tree_map(lambda y: y.reshape(tiles * tile, *y.shape[2:])[:number], results)
 
 
-def host_call(function, results, arrays):
+def host_call(function, results, arrays, ordered):
     shapes = jtu.tree_map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), results)
     dtypes = jtu.tree_map(lambda x: np.dtype(x.dtype), results)
 
@@ -394,8 +395,11 @@ def host_call(function, results, arrays):
         found = function(*(np.asarray(x) for x in arrays))
         return jtu.tree_map(lambda x, dtype: np.asarray(x, dtype), found, dtypes)
 
+    arrays = map(lax.stop_gradient, arrays)
+    if ordered:
+        return io_callback(call, shapes, *arrays, ordered=True)
     # Mapped over seeds it stays one call.
-    return jax.pure_callback(call, shapes, *map(lax.stop_gradient, arrays), vmap_method="broadcast_all")
+    return jax.pure_callback(call, shapes, *arrays, vmap_method="broadcast_all")
 
 
 def used(x, count):

@@ -270,7 +270,7 @@ scan = partial(_eager.scan, np.stack)
 map_rows = partial(_eager.map_rows, np.concatenate)
 
 
-def host_call(function, results, arrays):
+def host_call(function, results, arrays, ordered):
     return jtu.tree_map(lambda x, like: np.asarray(x, like.dtype), function(*arrays), results)
 
 

@@ -285,7 +285,7 @@ scan = partial(_eager.scan, torch.stack)
 map_rows = partial(_eager.map_rows, torch.cat)
 
 
-def host_call(function, results, arrays):
+def host_call(function, results, arrays, ordered):
     found = function(*(x.detach().cpu().numpy() for x in arrays))
     return jtu.tree_map(lambda x, like: torch.from_numpy(np.asarray(x)).to(like), found, results)
 

@@ -7,7 +7,7 @@ from twinax.ppo._losses import policy_loss, standardised, value_loss
 from twinax.ppo._networks import ActorCritic, make_networks, to_world
 from twinax.ppo._normaliser import Moments
 from twinax.ppo._problem import PPO, problem
-from twinax.ppo._rollout import Playing, Rollout, Started, advance, begin, play
+from twinax.ppo._rollout import Playing, Rollout, Started, advance, begin, entered, play
 
 __all__ = [
     "ADVANTAGES",
@@ -26,6 +26,7 @@ __all__ = [
     "brax",
     "cleanrl",
     "discriminator_loss",
+    "entered",
     "gae",
     "make_networks",
     "play",

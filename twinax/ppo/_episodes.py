@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from twinax import ops
-from twinax.envs._control import Control
+from twinax.envs._control import Control, Moved, Restarting
 from twinax.noise import Draw, below
 from twinax.ppo._rollout import started
 
@@ -18,6 +18,13 @@ def episode_draws(world: Control, episodes: int, steps: int) -> dict[str, Draw]:
     for name, draw in world.step_draws(episodes).items():
         found[f"step/{name}"] = dataclasses.replace(draw, shape=(steps, *draw.shape))
     return found
+
+
+def _onward(world: Control, moved: Moved) -> tuple[Any, Any]:
+    """The states to go on from, and where an episode does."""
+    if isinstance(world, Restarting):
+        return moved.onward, ~(moved.terminated | moved.truncated)
+    return moved.state, ~moved.terminated
 
 
 def play_episodes(world: Control, act: Callable[[Any], Any], draws: Mapping[str, Any], steps: int) -> dict[str, Any]:
@@ -35,11 +42,11 @@ def play_episodes(world: Control, act: Callable[[Any], Any], draws: Mapping[str,
         moved = moved_by(state, observation, t)
         counted = ops.cast(alive, returns)
         sums = {name: sums.get(name, blank) + counted * value for name, value in moved.terms.items()}
-        after = world.observe(moved.state)
+        after, going = _onward(world, moved)
         return (
-            moved.state,
             after,
-            alive & ~moved.terminated,
+            world.observe(after),
+            alive & going,
             returns + counted * moved.reward,
             lengths + counted,
             sums,
@@ -74,8 +81,9 @@ def record_episodes(
         state, observation, alive = carry
         own = {name: ops.take(value, t) for name, value in each_step.items()}
         moved = world.step(state, act(observation), own)
-        going = alive & ~moved.terminated
-        return (moved.state, world.observe(moved.state), going), (record(state, moved.state), going)
+        after, going = _onward(world, moved)
+        going = alive & going
+        return (after, world.observe(after), going), (record(state, moved.state), going)
 
     alive = ops.zeros((first.observation.shape[0],), first.observation) == 0
     _, (recorded, going) = ops.scan(one, (first.state, first.observation, alive), times)

@@ -85,6 +85,8 @@ def policy_kind(actions: Actions, kind: str = "auto") -> str:
         raise UnknownName("policy", kind, ("auto", *POLICIES))
     if (kind == "categorical") != isinstance(actions, Discrete):
         raise TwinaxError(f"policy={kind} does not fit actions {actions}; use policy=auto")
+    if kind == "tanh" and not isinstance(actions, Discrete) and not np.isfinite((actions.low, actions.high)).all():
+        raise TwinaxError(f"policy=tanh stretches to bounds, and some of {actions} are infinite; use policy=gaussian")
     return kind
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
-from twinax.envs._control import Control
+from twinax.envs._control import Control, Restarting
 from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import frozen
 from twinax.noise import Draw, below, numpy_draws
@@ -22,7 +22,7 @@ from twinax.ppo._hooks import Hooks
 from twinax.ppo._losses import policy_loss, standardised, value_loss
 from twinax.ppo._networks import ActorCritic, make_networks, policy_draw, policy_kind, to_world
 from twinax.ppo._normaliser import Moments
-from twinax.ppo._rollout import Playing, Rollout, Started, begin, play, started
+from twinax.ppo._rollout import Playing, Rollout, Started, begin, entered, play, started
 from twinax.problem import Metrics, Problem, State
 from twinax.types import Array, Float
 
@@ -146,6 +146,8 @@ class PPO(Problem):
             )
         if self.pool and self.pool % (8 * self.groups):
             raise TwinaxError(f"a pool of {self.pool} starts does not divide by 8 x groups={self.groups}")
+        if self.pool and isinstance(self.world, Restarting):
+            raise TwinaxError(f"{self.world.name} restarts itself and has no use for a pool of {self.pool}: set pool=0")
         if self.advantage not in ADVANTAGES:
             raise UnknownName("advantage", self.advantage, ADVANTAGES)
         if self.standardise not in STANDARDISE:
@@ -156,6 +158,24 @@ class PPO(Problem):
     def squashed(self) -> bool:
         """Whether actions are the tanh of points."""
         return policy_kind(self.world.actions, self.policy) == "tanh"
+
+    def check_mode(self, mode: str, seeds: int = 1, devices: int = 1) -> None:
+        world, framework = self.world, "jax" if mode == "jax" else "torch"
+        if framework not in world.frameworks:
+            can = " and ".join(world.frameworks)
+            raise TwinaxError(f"{world.name} runs in {can} only, and trainer.mode={mode} plays in {framework}")
+        if isinstance(world, Restarting) and max(seeds, devices) > 1:
+            what = f"{seeds} seeds" if seeds > 1 else f"{devices} devices"
+            raise TwinaxError(
+                f"{world.name} keeps its state hidden on the host, once, so {what} cannot share a program; use one "
+                "device, and train seeds one after the other (seed=0,1,2)"
+            )
+
+    @property
+    def not_saved(self) -> str:  # type: ignore[override]
+        if not isinstance(self.world, Restarting):
+            return ""
+        return f"the state of {self.world.name} is hidden and was not saved: its {self.worlds} episodes start anew"
 
     def init(self, seed: int) -> State:
         world = self.world
@@ -207,7 +227,7 @@ class PPO(Problem):
         found |= self._each_step("step", self.world.step_draws(self.worlds))
         if self.pool:
             found["play/pick"] = Draw((self.steps, self.worlds))
-        else:
+        elif not isinstance(self.world, Restarting):
             found |= self._each_step("reset", self.world.reset_draws(self.worlds))
         rows = self.worlds // self.groups * self.steps
         found["order"] = Draw((self.epochs, self.groups, rows))
@@ -219,6 +239,8 @@ class PPO(Problem):
         if self.pool:
             for name, draw in self.world.reset_draws(self.pool // 8).items():
                 found[f"pool/{name}"] = dataclasses.replace(draw, divided=0)
+        if isinstance(self.world, Restarting):
+            found |= {f"enter/{name}": draw for name, draw in self.world.reset_draws(self.worlds).items()}
         return found
 
     def _each_step(self, prefix: str, draws: Mapping[str, Draw]) -> dict[str, Draw]:
@@ -251,6 +273,10 @@ class PPO(Problem):
             point = policy.sample(noise)
             return point, policy.log_prob(point), to_world(self.world.actions, point, self.squashed)
 
+        if isinstance(self.world, Restarting):
+            playing, lost = entered(self.world, carry.playing, below(draws, "enter"))
+            running = None if carry.running is None else carry.running * ops.cast(~lost, carry.running)
+            carry = dataclasses.replace(carry, playing=playing, running=running)
         record = None if self.hooks is None else self.hooks.record
         playing, happened = play(self.world, choose, carry.playing, own, carry.pool, record)
         return dataclasses.replace(carry, playing=playing), happened
@@ -457,9 +483,10 @@ class PPO(Problem):
             point = agent.policy(self._normalised(moments, observation)).mode
             return to_world(self.world.actions, point, self.squashed)
 
-        found = play_episodes(self.world, act, draws, self._longest)
+        world = self.world.apart() if isinstance(self.world, Restarting) else self.world
+        found = play_episodes(world, act, draws, self._longest)
         if self.hooks is not None:
-            found["recorded"] = record_episodes(self.world, act, below(draws, "walk"), SHOWN, self.hooks.record)
+            found["recorded"] = record_episodes(world, act, below(draws, "walk"), SHOWN, self.hooks.record)
         return found
 
     def evaluate(self, measured: Mapping[str, Any]) -> Metrics:

@@ -8,7 +8,7 @@ from typing import Any
 import jax.tree_util as jtu
 
 from twinax import ops, tree
-from twinax.envs._control import Control
+from twinax.envs._control import Control, Restarting
 from twinax.noise import below
 from twinax.types import Array, Bool, Float, Int
 
@@ -84,6 +84,13 @@ def begin(world: Control, draws: Mapping[str, Any]) -> Playing:
     return Playing(now, ops.zeros((number,), now.observation, "int32"), ops.zeros((number,), now.observation))
 
 
+def entered(world: Restarting, playing: Playing, draws: Mapping[str, Any]) -> tuple[Playing, Any]:
+    """Playing on in a world with hidden state, and which episodes were lost and begin anew."""
+    state, lost = world.enter(playing.now.state, draws)
+    clock, total = (x * ops.cast(~lost, x) for x in (playing.clock, playing.total))
+    return Playing(seen(world, state), clock, total), lost
+
+
 def replaced(where: Any, new: Any, old: Any) -> Any:
     """Leaf by leaf the new rows where asked, else the old ones."""
 
@@ -102,17 +109,20 @@ def advance(
     choose: Choose,
     playing: Playing,
     draws: Mapping[str, Any],
-    fresh: Started,
+    fresh: Started | None,
     record: Record | None = None,
 ):
-    """One step everywhere; worlds that end go on from `fresh`."""
+    """One step everywhere; worlds that end go on from `fresh`, or as they say if they restart themselves."""
     now = playing.now
     point, log_prob, action = choose(now.observation, draws["policy"])
     moved = world.step(now.state, action, below(draws, "step"))
     after = seen(world, moved.state)
     clock, total = playing.clock + 1, playing.total + moved.reward
     limit = world.time_limit
-    truncated = (clock >= limit) & ~moved.terminated if limit else moved.terminated & ~moved.terminated
+    if isinstance(world, Restarting):
+        truncated = moved.truncated
+    else:
+        truncated = (clock >= limit) & ~moved.terminated if limit else moved.terminated & ~moved.terminated
     ended = moved.terminated | truncated
     happened = Rollout(
         now.observation,
@@ -130,10 +140,8 @@ def advance(
         None if record is None else record(now.state, moved.state),
     )
     going = ~ended
-    next_playing = Playing(
-        replaced(ended, fresh, after), clock * ops.cast(going, clock), total * ops.cast(going, total)
-    )
-    return next_playing, happened
+    onward = seen(world, moved.onward) if fresh is None else replaced(ended, fresh, after)
+    return Playing(onward, clock * ops.cast(going, clock), total * ops.cast(going, total)), happened
 
 
 def play(
@@ -146,11 +154,13 @@ def play(
 ) -> tuple[Playing, Rollout]:
     """As many steps as the draws have, time first.
 
-    Ended worlds start anew: from `reset/...` draws of that step, or from a pool of starts by `pick`.
+    Ended worlds start anew: by themselves, from `reset/...` draws of that step, or from a pool of starts by `pick`.
     """
 
     def step(playing: Playing, own: Mapping[str, Any]):
-        if pool is None:
+        if isinstance(world, Restarting):
+            fresh = None
+        elif pool is None:
             fresh = started(world, below(own, "reset"))
         else:
             fresh = tree.map_leaves(lambda x: ops.take(x, own["pick"]), pool)

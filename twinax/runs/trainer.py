@@ -150,6 +150,8 @@ def resume(
         engine.start(plan.seed)
         state, meta = checkpoint.load(path, like=engine.state())
         engine.load(state)
+        if problem.not_saved:
+            (warn or _warn)(problem.not_saved)
         done = int(meta["step"])
         if not writes:
             window = meta.get("window")

@@ -11,7 +11,7 @@ from twinax.conf._mirror import mirror, restore
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import CHOSEN, Root
 from twinax.conf.limits import check_memory
-from twinax.envs import CLASSIC, PROBES
+from twinax.envs import CLASSIC, PROBES, BraxWorld, GymnasiumWorld, GymnaxWorld
 from twinax.ppo import PPO, problem
 
 OptimizerSection = mirror(Optimizer, leave_out=["rates", "clip_by"])
@@ -93,8 +93,19 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "trainer": {**TRAINER, "steps": 100},
         "ppo": {"normalise_observations": True, "normalise_rewards": True, "gamma": 0.999},
     },
+    "gymnasium": {"trainer": {**TRAINER, "steps": 60}},
+    "gymnax": {"trainer": {**TRAINER, "steps": 60}},
+    # A reset of Brax is dear, so starts come from a pool.
+    "brax": {"trainer": {**TRAINER, "steps": 100}, "ppo": {"normalise_observations": True, "pool": 128}},
 }
-"""What makes each world learn in seconds."""
+"""What makes each world learn in seconds; for worlds of other libraries, where to begin."""
+
+ADAPTERS: dict[str, tuple[type, str]] = {
+    "gymnasium": (GymnasiumWorld, "factory"),
+    "gymnax": (GymnaxWorld, "env"),
+    "brax": (BraxWorld, "env"),
+}
+"""Worlds of other libraries by id, and the field that is only for who writes Python."""
 
 CLEANRL = {
     "ppo": {"advantage": "cleanrl", "standardise": "minibatch", "value_clip": 0.2},
@@ -144,6 +155,8 @@ def worlds() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, kind in {**CLASSIC, **PROBES}.items():
         found[name] = Preset({"env": mirror(kind, name=name)(), **SETTINGS.get(name, {"trainer": TRAINER})})
+    for name, (kind, object_field) in ADAPTERS.items():
+        found[name] = Preset({"env": mirror(kind, [object_field], name=name)(), **SETTINGS[name]})
     return found
 
 

@@ -1,0 +1,163 @@
+"""Any Gymnasium environment as a world of many copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from twinax import ops, tree
+from twinax.envs._control import Actions, Box, Discrete, Moved, Restarting
+from twinax.envs._gymnasium_copies import Copies, build
+from twinax.envs._seeds import seed_draw, seeds
+from twinax.errors import TwinaxError
+from twinax.noise import Draw
+from twinax.types import Array, Float, Int
+
+
+@tree.record
+class Hidden:
+    """What is known of environments whose state is hidden."""
+
+    observation: Float[Array, "worlds observation"]
+    seed: Int[Array, " worlds"]
+    """With which this episode began."""
+    age: Int[Array, " worlds"]
+    """Steps of this episode."""
+
+
+@dataclass(frozen=True, eq=False)
+class GymnasiumWorld(Restarting):
+    """A Gymnasium environment by its id, or from a factory; PyTorch calls it, and JAX calls it back.
+
+    >>> GymnasiumWorld("CartPole-v1").actions                             # doctest: +SKIP
+    Discrete(n=2)
+    """
+
+    id: str = "CartPole-v1"
+    """Id of the environment; module:Name-v0 imports a module of yours that registers it."""
+    time_limit: int = 0
+    """Steps after which an episode is cut off; 0: as the environment says."""
+    flatten: bool = False
+    """Whether dictionaries, images and the like are made a row of numbers (gymnasium's FlattenObservation)."""
+    processes: bool = False
+    """Whether each copy runs in a process of its own (AsyncVectorEnv), for environments that take long to step."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Arguments of the environment."""
+    factory: Callable[..., Any] | None = None
+    """What makes an environment, instead of an id."""
+    label: str = field(init=False)
+    observation_size: int = field(init=False)
+    actions: Actions = field(init=False)
+    _copies: Copies = field(init=False, repr=False)
+    _apart: list[GymnasiumWorld] = field(init=False, repr=False, default_factory=list)
+
+    def __post_init__(self):
+        if self.time_limit < 0:
+            raise TwinaxError(f"the time limit of {self.id} is {self.time_limit}; it must be at least 0 (its own)")
+        label = getattr(self.factory, "__name__", repr(self.factory)) if self.factory else self.id
+        make = partial(build, self.id, self.factory, dict(self.options), self.time_limit, self.flatten, label)
+        one = make()
+        try:
+            size, (actions, to_env) = _row_size(label, one.observation_space), _actions(label, one.action_space)
+            own = one.spec.max_episode_steps if one.spec is not None else None
+        finally:
+            one.close()
+        found = {
+            "label": label,
+            "time_limit": self.time_limit or own or 0,
+            "observation_size": size,
+            "actions": actions,
+            "_copies": Copies(make, self.processes, size, to_env),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The id, or the factory's name."""
+        return self.label
+
+    def apart(self) -> GymnasiumWorld:
+        if not self._apart:
+            twin = GymnasiumWorld(self.id, self.time_limit, self.flatten, self.processes, self.options, self.factory)
+            self._apart.append(twin)
+        return self._apart[0]
+
+    def reset_draws(self, worlds: int) -> dict[str, Draw]:
+        return {"seed": seed_draw(worlds)}
+
+    step_draws = reset_draws
+
+    def reset(self, draws: Mapping[str, Any]) -> Hidden:
+        seed = self._seeds(draws)
+        row = ops.zeros((seed.shape[0], self.observation_size), draws["seed"])
+        seen = ops.host_call(self._copies.reset, row, seed, ordered=True)
+        return Hidden(seen, seed, seed * 0)
+
+    def enter(self, state: Hidden, draws: Mapping[str, Any]) -> tuple[Hidden, Any]:
+        spare, row = self._seeds(draws), state.observation
+        seen, lost = ops.host_call(
+            self._copies.enter, (row, state.age < 0), row, state.seed, state.age, spare, ordered=True
+        )
+        return Hidden(seen, *_begun(lost, spare, state.seed, state.age)), lost
+
+    def step(self, state: Hidden, action: Any, draws: Mapping[str, Any]) -> Moved:
+        spare, row, flag = self._seeds(draws), state.observation, state.age < 0
+        last, reward, terminated, truncated, onward = ops.host_call(
+            self._copies.step, (row, row[:, 0], flag, flag, row), action, spare, ordered=True
+        )
+        begun = _begun(terminated | truncated, spare, state.seed, state.age + 1)
+        return Moved(Hidden(last, state.seed, state.age + 1), reward, terminated, {}, truncated, Hidden(onward, *begun))
+
+    def observe(self, state: Hidden) -> Float[Array, "worlds observation"]:
+        return state.observation
+
+    def _seeds(self, draws: Mapping[str, Any]) -> Any:
+        if (number := ops.num_shards()) > 1:
+            raise TwinaxError(
+                f"{self.name} runs on the host of one device, and this program is spread over {number}; use one device"
+            )
+        return seeds(draws["seed"])
+
+
+def _begun(where: Any, spare: Any, seed: Any, age: Any) -> tuple[Any, Any]:
+    """Seed and age after some episodes began."""
+    return ops.where(where, spare, seed), ops.where(where, age * 0, age)
+
+
+def _row_size(label: str, space: Any) -> int:
+    """Numbers in an observation."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Box) and len(space.shape) == 1 and space.shape[0]:
+        return space.shape[0]
+    raise TwinaxError(
+        f"{label} observes {space}, and a policy here sees a row of numbers: set env.flatten=true, or wrap it with "
+        "gymnasium.wrappers.FlattenObservation"
+    )
+
+
+def _actions(label: str, space: Any) -> tuple[Actions, Callable[[np.ndarray], np.ndarray]]:
+    """Actions of a space, and the way to Gymnasium's own arrays."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Discrete):
+        return Discrete(int(space.n)), lambda action: action + space.start
+    if not isinstance(space, spaces.Box):
+        raise TwinaxError(
+            f"{label} takes actions from {space}, and a policy here gives one number (Discrete) or a row (Box): "
+            "wrap it with gymnasium.wrappers.TransformAction"
+        )
+    low, high = (tuple(float(x) for x in np.ravel(bound)) for bound in (space.low, space.high))
+
+    def to_env(action: np.ndarray) -> np.ndarray:
+        if action.shape[1:] != (len(low),):
+            raise TwinaxError(f"{label} takes actions of {len(low)} numbers, but was given {action.shape[1:]}")
+        # Rounding to the space's dtype must not leave its bounds.
+        return np.clip(action.reshape(-1, *space.shape).astype(space.dtype), space.low, space.high)
+
+    return Box(low, high), to_env
