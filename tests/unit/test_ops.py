@@ -417,7 +417,18 @@ def test_single_precision_stays_single(case):
         assert "float32" in str(y.dtype)
 
 
-DIRECT = {"MASKED", "backend", "framework", "map_rows", "scan", "seed_axis", "switch_size", "used", "while_loop"}
+DIRECT = {
+    "MASKED",
+    "backend",
+    "framework",
+    "host_call",
+    "map_rows",
+    "scan",
+    "seed_axis",
+    "switch_size",
+    "used",
+    "while_loop",
+}
 
 
 def test_every_function_has_a_case():
@@ -690,6 +701,45 @@ def test_map_rows_looks_at_no_more_than_a_tile():
     seen = []
     ops.map_rows(lambda x: seen.append(len(x)) or x, np.zeros((7, 2)), 3)
     assert seen == [3, 3, 1]
+
+
+def on_the_host(rows, scale):
+    """What only NumPy can do, with as many leading axes as it is given."""
+    assert isinstance(rows, np.ndarray) and isinstance(scale, np.ndarray)
+    return {"sorted": np.sort(rows, -1) * scale, "largest": np.argmax(rows, -1)}
+
+
+def call_host(rows, scale):
+    results = {"sorted": rows, "largest": ops.zeros(rows.shape[:-1], rows, "int32")}
+    return ops.host_call(on_the_host, results, rows, scale)
+
+
+def test_host_call():
+    found = everywhere(call_host, X, POSITIVE[:, :1])
+    np.testing.assert_array_equal(found["sorted"], np.sort(X, -1) * POSITIVE[:, :1])
+    assert found["largest"].dtype == np.int32
+    narrow = call_host(X.astype(np.float32), np.float64(2.0) * np.ones((4, 1)))
+    assert narrow["sorted"].dtype == np.float32
+
+
+def test_host_call_is_one_call_for_all_members_of_a_map():
+    shapes = []
+
+    def noted(rows, scale):
+        shapes.append((rows.shape, scale.shape))
+        return on_the_host(rows, scale)["sorted"]
+
+    mapped = jax.jit(jax.vmap(lambda x, s: ops.host_call(noted, x, x, s), in_axes=(0, None)))
+    found = mapped(jnp.asarray(CUBE), jnp.asarray(np.ones((3, 1))))
+    assert shapes == [((2, 3, 4), (2, 3, 1))]
+    np.testing.assert_array_equal(np.asarray(found), np.sort(CUBE, -1))
+
+
+def test_host_call_stops_gradients():
+    x = to_torch(X).requires_grad_()
+    assert not call_host(x, to_torch(POSITIVE[:, :1]))["sorted"].requires_grad
+    gradient = jax.grad(lambda x: call_host(x, jnp.asarray(POSITIVE[:, :1]))["sorted"].sum() + x.sum())(jnp.asarray(X))
+    np.testing.assert_array_equal(np.asarray(gradient), 1)
 
 
 def test_switch_size():

@@ -495,6 +495,15 @@ def map_rows(function: Callable, rows: Any, tile: int) -> Any:
     return _of[type(jtu.tree_leaves(rows)[0])].map_rows(function, rows, tile)
 
 
+def host_call(function: Callable, results: Any, *arrays: Any) -> Any:
+    """`function` of NumPy arrays, from within the rules: for what is written in C and cannot be traced.
+
+    It must be pure, and gives arrays of the shapes and dtypes of the tree `results`. In JAX it may be called with more
+    leading axes, the same for all arrays: those over which a program is mapped. No gradient is recorded.
+    """
+    return _of[type(arrays[0])].host_call(function, results, arrays)
+
+
 def used(x: Any, count: Any) -> Any:
     """The first `count` entries where shapes may depend on data (PyTorch, NumPy); all of them in JAX."""
     return _of[type(x)].used(x, count)
@@ -536,6 +545,7 @@ __all__ = [
     "full",
     "gather",
     "gelu",
+    "host_call",
     "huber",
     "khot_linear",
     "khot_rows",

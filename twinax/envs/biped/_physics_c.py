@@ -1,0 +1,144 @@
+"""MuJoCo in C: a pure function from states and targets to the states some physics steps later, on several threads."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from twinax import ops
+from twinax.envs.biped._robot import Robot, load_mujoco
+from twinax.envs.biped._state import Variation
+from twinax.types import Array, Float
+
+FINITE = 1e10
+"""Numbers beyond this are broken physics, in MuJoCo as well."""
+
+
+class CPhysics:
+    """Steps of one robot; in JAX it is one callback for all worlds.
+
+    Nothing is carried from call to call: each begins with no guess at the contact forces, so the same arguments give
+    the same result. A world in which the simulation blows up comes back as NaN.
+    """
+
+    def __init__(self, robot: Robot, substeps: int, threads: int = 0, varied: bool = False, frictionloss: float = 0.0):
+        mujoco = load_mujoco()
+        self.robot, self.substeps, self.varied = robot, substeps, varied
+        self.model = physics_model(robot, frictionloss)
+        # With one thread the work is done by the caller's own.
+        self.threads = threads = threads or _cores()
+        self._rollout = load_mujoco("mujoco.rollout").Rollout(nthread=threads if threads > 1 else 0)
+        self._data = [mujoco.MjData(self.model) for _ in range(threads)]
+        self._spec = int(mujoco.mjtState.mjSTATE_CTRL) | int(mujoco.mjtState.mjSTATE_XFRC_APPLIED)
+        # In a control row the forces on the bodies follow the targets: 3 of force and 3 of torque each.
+        self._force = self.model.nu + 6 * self.model.body(robot.push_body).id
+        self._models: list[Any] = []
+        self._written = np.ones((0, 3))
+        self._lock = threading.Lock()
+
+    def __call__(
+        self,
+        qpos: Float[Array, "worlds nq"],
+        qvel: Float[Array, "worlds nv"],
+        target: Float[Array, "worlds joints"],
+        push: Float[Array, "worlds 2"],
+        variation: Variation,
+    ) -> tuple[Float[Array, "worlds nq"], Float[Array, "worlds nv"]]:
+        """Positions and velocities after the physics steps of one control step."""
+        arrays = [qpos, qvel, target, push]
+        if self.varied:
+            arrays.append(ops.stack([variation.friction, variation.mass, variation.gain], -1))
+        return ops.host_call(self._rows, (qpos, qvel), *arrays)
+
+    def _rows(self, qpos: np.ndarray, qvel: np.ndarray, *rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        shapes = qpos.shape, qvel.shape
+        rows = [np.asarray(x, np.float64).reshape(-1, x.shape[-1]) for x in (qpos, qvel, *rest)]
+        with self._lock, _quiet():
+            end = self._step(*rows)
+        nq = self.model.nq
+        return end[:, 1 : 1 + nq].reshape(shapes[0]), end[:, 1 + nq :].reshape(shapes[1])
+
+    def _step(self, qpos, qvel, target, push, factors=None) -> np.ndarray:
+        start = np.concatenate([np.zeros((len(qpos), 1)), qpos, qvel], 1)
+        control = np.zeros((len(qpos), 1, self.model.nu + 6 * self.model.nbody))
+        control[:, 0, : self.model.nu] = target
+        control[:, 0, self._force : self._force + 2] = push
+        # MuJoCo would begin again from its initial pose.
+        broken = ~(np.abs(np.concatenate([start, control[:, 0]], 1)) < FINITE).all(1)
+        start[broken] = np.concatenate([[0.0], self.robot.home_qpos, np.zeros(self.model.nv)])
+        control[broken] = 0.0
+        states, _ = self._rollout.rollout(
+            self.model if factors is None else self._vary(factors),
+            self._data,
+            start,
+            control,
+            control_spec=self._spec,
+            nstep=self.substeps,
+            initial_warmstart=np.zeros((len(qpos), self.model.nv)),
+        )
+        end = states[:, -1]
+        # Where it blew up on the way, MuJoCo has begun again, and its clock tells.
+        broken |= np.abs(end[:, 0] - self.substeps * self.robot.timestep) > 1e-9
+        end[broken] = np.nan
+        return end
+
+    def _vary(self, factors: np.ndarray) -> list[Any]:
+        """A model for each world, written only where its factors are not those of the call before."""
+        for _ in range(len(self._models), len(factors)):
+            self._models.append(copy.copy(self.model))
+        if len(self._written) < len(factors):
+            self._written = np.concatenate([self._written, np.ones((len(factors) - len(self._written), 3))])
+        for k in np.flatnonzero((self._written[: len(factors)] != factors).any(1)):
+            for name, value in varied_fields(self.model, *factors[k]).items():
+                getattr(self._models[k], name)[:] = value
+            self._written[k] = factors[k]
+        return self._models[: len(factors)]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """A world that blows up is told by its NaN, not by a file that MuJoCo writes where the program was started."""
+    mujoco = load_mujoco()
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda message: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
+
+
+def _cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def physics_model(robot: Robot, frictionloss: float = 0.0) -> Any:
+    """The model as it is stepped: with dry friction in the driven joints (N m), and no sensors, which nobody reads."""
+    model = copy.copy(robot.model)
+    model.opt.disableflags |= load_mujoco().mjtDisableBit.mjDSBL_SENSOR
+    model.dof_frictionloss[robot.speeds] = frictionloss
+    return model
+
+
+def varied_fields(model: Any, friction: Any, mass: Any, gain: Any) -> dict[str, Any]:
+    """The model's arrays for one world, of either MuJoCo.
+
+    The weights by which MuJoCo softens its constraints stay those of the drawing, in both.
+    """
+    plane = np.array([1.0, 1.0, 0.0, 0.0, 0.0])  # sliding only
+    stiffness, reaction = np.zeros(model.actuator_gainprm.shape), np.zeros(model.actuator_biasprm.shape)
+    stiffness[:, 0] = reaction[:, 1] = 1.0
+    return {
+        "pair_friction": model.pair_friction * (1 + plane * (friction - 1)),
+        "body_mass": model.body_mass * mass,
+        "body_inertia": model.body_inertia * mass,
+        "body_subtreemass": model.body_subtreemass * mass,
+        "actuator_gainprm": model.actuator_gainprm * (1 + stiffness * (gain - 1)),
+        "actuator_biasprm": model.actuator_biasprm * (1 + reaction * (gain - 1)),
+    }
