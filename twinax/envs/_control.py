@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from twinax import tree
@@ -86,6 +87,19 @@ class Control(ABC):
     def critic_size(self) -> int:
         """Width of what a critic sees."""
         return self.observation_size
+
+    @property
+    def layout(self) -> dict[str, int]:
+        """Parts of an observation in their order, with their sizes, for those who run a policy elsewhere."""
+        return {"observation": self.observation_size}
+
+    def manual(self) -> dict[str, Any]:
+        """What they must know besides, as plain values: `actions` (names in their order), rates, a home pose."""
+        return {}
+
+    def assets(self) -> tuple[Path, ...]:
+        """Files that describe the world, such as a robot's MJCF."""
+        return ()
 
     @abstractmethod
     def reset_draws(self, worlds: int) -> dict[str, Draw]:

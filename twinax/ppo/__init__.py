@@ -1,9 +1,12 @@
 """Proximal policy optimisation: rollout, advantages, losses and update as parts of their own."""
 
 from twinax.ppo._advantages import ADVANTAGES, brax, cleanrl, gae, rsl_rl
+from twinax.ppo._export import Exported, export
+from twinax.ppo._loaded import LoadedPolicy, load_policy, load_torch_policy, torch_policy
 from twinax.ppo._losses import policy_loss, standardised, value_loss
 from twinax.ppo._networks import ActorCritic, make_networks, to_world
 from twinax.ppo._normaliser import Moments
+from twinax.ppo._policy import Policy, read_policy
 from twinax.ppo._problem import PPO, problem
 from twinax.ppo._rollout import Playing, Rollout, Started, advance, begin, play
 
@@ -11,21 +14,29 @@ __all__ = [
     "ADVANTAGES",
     "PPO",
     "ActorCritic",
+    "Exported",
+    "LoadedPolicy",
     "Moments",
     "Playing",
+    "Policy",
     "Rollout",
     "Started",
     "advance",
     "begin",
     "brax",
     "cleanrl",
+    "export",
     "gae",
+    "load_policy",
+    "load_torch_policy",
     "make_networks",
     "play",
     "policy_loss",
     "problem",
+    "read_policy",
     "rsl_rl",
     "standardised",
     "to_world",
+    "torch_policy",
     "value_loss",
 ]

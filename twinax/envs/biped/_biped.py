@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from twinax import ops
 from twinax.envs._control import FRAMEWORKS, Box, Control, Moved
 from twinax.envs.biped import _rotations as rotations
 from twinax.envs.biped._kinematics import Kinematics
+from twinax.envs.biped._manual import layout, manual, robot_file
 from twinax.envs.biped._physics_c import FINITE, CPhysics
 from twinax.envs.biped._rewards import TERMS, Seen, constant, home_height, moving, wanted_heights
 from twinax.envs.biped._robot import Robot, load_robot
@@ -114,6 +116,22 @@ class Biped(BipedSettings, Control):
     def critic_size(self) -> int:
         """Of a critic, which sees more than sensors tell."""
         return self.observation_size + 4 + 2 * len(self.body.feet) + 3
+
+    # For those who run a policy elsewhere
+
+    @property
+    def layout(self) -> dict[str, int]:
+        """Parts of an observation in their order, with their sizes."""
+        return layout(self)
+
+    def manual(self) -> dict[str, Any]:
+        """Joints, home pose, scales and rates."""
+        return manual(self)
+
+    def assets(self) -> tuple[Path, ...]:
+        """The robot's MJCF."""
+        file = robot_file(self.robot)
+        return () if file is None else (file,)
 
     # Beginning
 
