@@ -54,7 +54,7 @@ def test_the_robots_are_those_of_the_specification(name, sizes):
     assert not model.geom_contype.any() and not model.geom_conaffinity.any()
     assert (robot.kp == 21.1).all() and (robot.kv == 0.5).all() and (robot.force == 4).all()
     assert (
-        model.opt.timestep == 0.004 and model.opt.iterations == 2 and model.opt.solver == mujoco.mjtSolver.mjSOL_NEWTON
+        model.opt.timestep == 0.004 and model.opt.iterations == 4 and model.opt.solver == mujoco.mjtSolver.mjSOL_NEWTON
     )
     assert ((robot.low < robot.home) & (robot.home < robot.high)).all()
     order, sign = robot.mirror

@@ -273,6 +273,15 @@ def test_actions_move_targets_about_home_within_the_joints_range():
     np.testing.assert_array_equal(a.state.action, np.sign(action))
 
 
+def test_scales_by_joint():
+    world = Biped(action_scale=0.3, action_scales={"knee": 0.6, "left_hip_roll": 0.1}, **CALM)
+    assert world.scale.tolist() == [0.3, 0.1, 0.6, 0.3, 0.3, 0.3, 0.3, 0.6, 0.3, 0.3]
+    target = world.target(np.full((1, 10), 0.5))[0]
+    np.testing.assert_allclose(target, world.body.home + 0.5 * world.scale)
+    with pytest.raises(UnknownName, match="unknown joint of biped 'elbow'"):
+        _ = Biped(action_scales={"elbow": 1.0}).scale
+
+
 def test_the_filter_and_the_delay():
     rng = np.random.default_rng(0)
     actions = rng.uniform(-1, 1, (3, 2, 10))

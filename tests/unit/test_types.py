@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("family", ["gflownet", "iqn", "offline"])
+@pytest.mark.parametrize("family", ["biped", "gflownet", "iqn", "offline"])
 def test_annotations_hold_while_training(family):
     script = Path(__file__).with_name("typed_runs.py")
     done = subprocess.run([sys.executable, str(script), family], capture_output=True, text=True, timeout=400)

@@ -9,7 +9,10 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+import torch
 from jaxtyping import TypeCheckError, install_import_hook
+
+from twinax.noise import numpy_draws
 
 PACKAGES = ["twinax.envs", "twinax.gflownet", "twinax.iqn", "twinax.networks", "twinax.offline"]
 
@@ -17,6 +20,7 @@ with install_import_hook(PACKAGES, "beartype.beartype"):
     from twinax import gflownet, iqn, offline
     from twinax.engines import make_engine
     from twinax.envs import Cleanup, GridReward, Hypergrid, PointMaze, TreasureHunt
+    from twinax.envs.biped import ROBOTS, VARIED, make_biped, mirror_motion
     from twinax.gflownet._exploration import sample_actions
 
 
@@ -59,8 +63,21 @@ FAMILIES = {"gflownet": (hypergrids, ("torch", "hybrid", "jax")), "iqn": (hunts,
 FAMILIES["offline"] = (walks, ("torch",))
 
 
-def main(family: str) -> None:
-    """Train a few steps in each mode and evaluate; then see that a wrong array is refused."""
+def legs() -> None:
+    """Steps of every robot, in NumPy and PyTorch."""
+    for name in ROBOTS:
+        world = make_biped("stand", robot=name, history=2, ranges=VARIED, threads=1)
+        draws = numpy_draws({**world.reset_draws(3), **world.step_draws(3)}, 0, 0)
+        for convert in (np.asarray, torch.tensor):
+            given = {key: convert(value) for key, value in draws.items()}
+            moved = world.step(world.reset(given), given["joints"], given)
+            world.observe_critic(moved.state)
+            mirror_motion(world.body, moved.state.qpos, moved.state.qvel)
+        print("biped", name)
+
+
+def train(family: str) -> None:
+    """A few steps in each mode, and an evaluation."""
     problems, modes = FAMILIES[family]
     for name, problem in problems():
         for mode in modes:
@@ -69,6 +86,11 @@ def main(family: str) -> None:
             engine.run(3)
             engine.evaluate()
             print(family, name, mode)
+
+
+def main(family: str) -> None:
+    """Visit a family; then see that a wrong array is refused."""
+    legs() if family == "biped" else train(family)
     zeros = np.zeros((4, 3), np.float32)
     try:
         sample_actions(zeros, mask=zeros, uniform=zeros, explore=zeros[:, 0], epsilon=0.0, temperature=1.0)

@@ -14,12 +14,14 @@ from twinax.envs._maze import MAZES, MazeState, PointMaze
 from twinax.envs._probes import PROBES
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs._world import World
+from twinax.envs.biped import Biped, make_biped
 
 __all__ = [
     "CLASSIC",
     "MAZES",
     "PROBES",
     "Acrobot",
+    "Biped",
     "Box",
     "CartPole",
     "Cleanup",
@@ -43,4 +45,5 @@ __all__ = [
     "World",
     "check_env",
     "enumerate_states",
+    "make_biped",
 ]

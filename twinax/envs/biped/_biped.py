@@ -62,6 +62,18 @@ class Biped(BipedSettings, Control):
         """The robot, loaded."""
         return load_robot(self.robot)
 
+    @cached_property
+    def scale(self) -> np.ndarray:
+        """How far a full action moves the target of each joint; rad."""
+        found = np.full(len(self.body.joints), self.action_scale)
+        for name, value in self.action_scales.items():
+            meant = [k for k, joint in enumerate(self.body.joints) if joint.endswith(name)]
+            if not meant:
+                raise UnknownName(f"joint of {self.name}", name, self.body.joints)
+            found[meant] = value
+        found.flags.writeable = False
+        return found
+
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The robot's."""
@@ -295,7 +307,7 @@ class Biped(BipedSettings, Control):
     def target(self, applied: Float[Array, "worlds joints"]) -> Float[Array, "worlds joints"]:
         """Angles that the servos are told to reach; rad."""
         robot = self.body
-        wanted = constant(robot.home, applied) + self.action_scale * applied
+        wanted = constant(robot.home, applied) + constant(self.scale, applied) * applied
         return ops.minimum(ops.maximum(wanted, constant(robot.low, applied)), constant(robot.high, applied))
 
     def _push(self, state: BipedState, draws: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -83,7 +83,7 @@ class Kinematics:
         self.base = _constant(np.array([base], np.int32))
         self.base_offset, self.base_turn = _parts_first([place]), _parts_first([turn])
         geoms = [robot.model.geom(geom).id for foot in robot.feet for geom in foot]
-        attached = [links.attach(robot.model.geom_bodyid[geom]) for geom in geoms]
+        attached = [links.attach(int(robot.model.geom_bodyid[geom])) for geom in geoms]
         places = [p + t @ robot.model.geom_pos[g] for (_, p, t), g in zip(attached, geoms, strict=True)]
         self.point_links = _constant(np.array([link for link, _, _ in attached], np.int32))
         self.point_offset = _parts_first(places)

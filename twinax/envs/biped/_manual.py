@@ -51,7 +51,7 @@ def manual(world: Any) -> dict[str, Any]:
             "timestep": robot.timestep,
             "substeps": world.substeps,
             "target": "clip(home + scale * action, low, high), after filter and delay",
-            "scale": world.action_scale,
+            "scale": world.scale,
             "filter": world.action_filter,
             "delay": world.action_delay,
         },

@@ -40,8 +40,10 @@ ARM_MASS = 0.55
 HEAD = """\
 <!-- Written by twinax/envs/biped/_mjcf.py: change that file, not this one. {about} -->
 <mujoco model="{name}">
+  <!-- With 4 iterations a control step ends where any number of them would in nine worlds of ten; with 2, in less than
+       half. In C they cost no more, since it stops when there is nothing left to gain. -->
   <compiler angle="radian" autolimits="true"/>
-  <option timestep="0.004" integrator="Euler" solver="Newton" cone="pyramidal" iterations="2" ls_iterations="6">
+  <option timestep="0.004" integrator="Euler" solver="Newton" cone="pyramidal" iterations="4" ls_iterations="6">
     <flag eulerdamp="disable"/>
   </option>
   <default>

@@ -37,7 +37,7 @@ class BipedSettings:
     """A robot of the package (biped, humanoid, planar), the path of an MJCF with its description, or a `Robot`."""
     runner: str = "c"
     """Who computes the physics: MuJoCo in C ("c"; within a JAX program it is a callback, which "callback" says aloud),
-    or MJX ("mjx", in JAX only: slow on a CPU, made for accelerators)."""
+    or MJX ("mjx", in JAX only: made for accelerators; on a CPU it is slower, and takes a minute to compile)."""
     threads: int = 0
     """Threads of MuJoCo in C; 0 for as many as the process has cores."""
     substeps: int = 5
@@ -50,6 +50,8 @@ class BipedSettings:
     # Actions
     action_scale: float = 0.5
     """How far, in rad, a full action moves a joint's target from home."""
+    action_scales: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Other scales, by a joint's name or by what names end in: "knee" is for both knees."""
     action_filter: float = 0.0
     """Part of the filtered action that is kept from the step before; 0 for no filter."""
     action_delay: bool = False
