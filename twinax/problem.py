@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from twinax.episode import Episode
 from twinax.noise import Draw
 from twinax.optimizer import Moments, Optimizer
 from twinax.tree import record
@@ -54,6 +55,8 @@ class Problem(ABC):
     """Static sizes for the ragged part of a batch, ascending; empty when nothing is ragged."""
     warm_up: int = 0
     """Steps before the first that learns, such as those that fill a replay."""
+    film: bool = False
+    """Whether a run ends with a film and figures of one episode; see `show`."""
     best: tuple[str, ...] = ()
     """Metrics of an evaluation whose largest value so far, and its step, are part of a run's summary."""
 
@@ -123,6 +126,13 @@ class Problem(ABC):
     def evaluate(self, measured: Mapping[str, np.ndarray]) -> Metrics:
         """From measured NumPy arrays to named metrics: floats, or arrays for pictures."""
         return {}
+
+    def show(self, state: State, seed: int) -> Episode | None:
+        """One episode of a state of one seed (NumPy leaves), for a film and figures; None where there is none.
+
+        Asked for at the end of a run and by `twinax eval --film`, so it may take seconds.
+        """
+        return None
 
     def members(self, networks: Any) -> dict[str, Any]:
         """The networks of one state that get a file of weights each, by name."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from twinax import ops, tree
 from twinax.envs._control import Box, Control, Discrete, Moved
+from twinax.episode import View
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
 from twinax.types import Array, Float, Int
@@ -29,6 +30,11 @@ class Classic(Control):
     @property
     def layout(self) -> dict[str, int]:
         return dict.fromkeys(self.seen, 1)
+
+    def view(self, states: Any) -> View:
+        from twinax.envs._classic_film import film
+
+        return film(self, states)
 
     def __post_init__(self):
         if self.time_limit < 0:
@@ -61,6 +67,7 @@ class CartPole(Classic):
     name = "cartpole"
     observation_size = 4
     seen = ("position", "velocity", "angle", "spin")
+    seconds = 0.02
     actions = Discrete(2)
 
     def reset_draws(self, worlds: int) -> dict[str, Draw]:
@@ -120,6 +127,7 @@ class Pendulum(Classic):
     name = "pendulum"
     observation_size = 3
     seen = ("cosine", "sine", "spin")
+    seconds = 0.05
     actions = Box((-2.0,), (2.0,))
 
     def reset_draws(self, worlds: int) -> dict[str, Draw]:
@@ -172,6 +180,7 @@ class Acrobot(Classic):
     name = "acrobot"
     observation_size = 6
     seen = ("first_cosine", "first_sine", "second_cosine", "second_sine", "first_spin", "second_spin")
+    seconds = 0.2
     actions = Discrete(3)
 
     def reset_draws(self, worlds: int) -> dict[str, Draw]:

@@ -51,7 +51,7 @@ class ActorCritic(eqx.Module):
         """The same, laid out for a rollout."""
 
         def turned(net: MLP | None) -> MLP | None:
-            return None if net is None else MLP(acting(net.layers), net.activation)
+            return None if net is None else MLP(acting(net.layers), net.activation)  # type: ignore[arg-type]
 
         return ActorCritic(turned(self.trunk), turned(self.actor), self.critic, self.log_std, self.kind)  # type: ignore[arg-type]
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.envs._control import Control
+from twinax.episode import MOST_STEPS, Episode
 from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import frozen
 from twinax.noise import Draw, below, numpy_draws
@@ -121,6 +122,8 @@ class PPO(Problem):
     """Episodes of an evaluation."""
     evaluation_steps: int = 1000
     """Length of an evaluated episode in a world without a time limit."""
+    film: bool = True
+    """Whether a run ends with a film and figures of one episode."""
 
     best: tuple[str, ...] = field(default=("episode_return",), init=False)
 
@@ -417,6 +420,11 @@ class PPO(Problem):
         found = {"episode_return": returns.mean(), "episode_return_ci": error, "episode_length": lengths.mean()}
         found |= {f"episode_{name}": np.mean(value) for name, value in measured["terms"].items()}
         return {name: float(value) for name, value in found.items()}
+
+    def show(self, state: State, seed: int) -> Episode | None:
+        from twinax.ppo._show import play_one
+
+        return play_one(self, state, seed, min(self._longest, MOST_STEPS))
 
     def describe(self) -> dict[str, Any]:
         return {

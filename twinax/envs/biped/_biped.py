@@ -21,6 +21,7 @@ from twinax.envs.biped._rewards import TERMS, Seen, constant, home_height, movin
 from twinax.envs.biped._robot import Robot, load_robot
 from twinax.envs.biped._settings import TASKS, BipedSettings
 from twinax.envs.biped._state import BipedState, Variation
+from twinax.episode import View
 from twinax.errors import TwinaxError, UnknownName
 from twinax.noise import Draw
 from twinax.types import Array, Float
@@ -95,7 +96,7 @@ class Biped(BipedSettings, Control):
         return CPhysics(self.body, self.substeps, self.threads, varied, self.frictionloss)
 
     @property
-    def seconds(self) -> float:
+    def seconds(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Of a control step."""
         return self.substeps * self.body.timestep
 
@@ -144,6 +145,18 @@ class Biped(BipedSettings, Control):
         """The robot's MJCF."""
         file = robot_file(self.robot)
         return () if file is None else (file,)
+
+    # For those who look
+
+    def on_host(self) -> Biped:
+        """With MuJoCo in C: MJX is slow for one robot, and slow to compile."""
+        return replace(self, runner="c") if self.runner == "mjx" else self
+
+    def view(self, states: BipedState) -> View:
+        """A film, steps and speeds."""
+        from twinax.envs.biped._film import view
+
+        return view(self, states)
 
     # Beginning
 
