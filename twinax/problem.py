@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from twinax.episode import Episode
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
 from twinax.optimizer import Moments, Optimizer
@@ -55,6 +56,8 @@ class Problem(ABC):
     """Static sizes for the ragged part of a batch, ascending; empty when nothing is ragged."""
     warm_up: int = 0
     """Steps before the first that learns, such as those that fill a replay."""
+    film: bool = False
+    """Whether a run ends with a film and figures of one episode; see `show`."""
     best: tuple[str, ...] = ()
     """Metrics of an evaluation whose largest value so far, and its step, are part of a run's summary."""
     not_saved: str = ""
@@ -138,6 +141,13 @@ class Problem(ABC):
         with a `divided` axis, and take means with `ops.across_shards`.
         """
         raise TwinaxError(f"{type(self).__name__} cannot be shared out over {devices} devices; use trainer.devices=1")
+
+    def show(self, state: State, seed: int) -> Episode | None:
+        """One episode of a state of one seed (NumPy leaves), for a film and figures; None where there is none.
+
+        Asked for at the end of a run and by `twinax eval --film`, so it may take seconds.
+        """
+        return None
 
     def members(self, networks: Any) -> dict[str, Any]:
         """The networks of one state that get a file of weights each, by name."""

@@ -25,15 +25,17 @@ def facts(rows: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], numbers_from: int = 1) -> None:
-    """A table; columns from `numbers_from` on are right-aligned."""
+def table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], numbers_from: int = 1, numbers_to: int = 99
+) -> None:
+    """A table; columns from `numbers_from` on, and before `numbers_to`, are right-aligned."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     made = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for index, column in enumerate(columns):
-        made.add_column(column, justify="right" if index >= numbers_from else "left", overflow="fold")
+        made.add_column(column, justify="right" if numbers_from <= index < numbers_to else "left", overflow="fold")
     for row in rows:
         made.add_row(*(Text(show(value)) for value in row))  # Text: brackets are no markup
     console().print(made)

@@ -1,4 +1,6 @@
-"""Look at this machine: versions, devices, threads, extras, matrix speed, caches and memory."""
+"""Look at this machine: versions, devices, threads, extras, matrix speed, caches and memory.
+
+With a robot's MJCF, look at that instead: parts, pairs that can touch, solver, speed, and what slows it down."""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from typing import Any
 from twinax import __version__
 from twinax.cli import _cache, _console
 
-HELP = "versions, devices, extras and speed of this machine"
+HELP = "versions, devices and speed of this machine, or what slows down a robot's MJCF"
 
 CORE = ("jax", "jaxlib", "equinox", "optax", "numpy", "safetensors", "hydra-core", "omegaconf", "rich", "jaxtyping")
 EXTRAS = {
@@ -24,15 +26,24 @@ EXTRAS = {
     "gymnasium": ("gymnasium", "env=gymnasium"),
     "gymnax": ("gymnax", "env=gymnax"),
     "brax": ("brax", "env=brax"),
+    "mujoco": ("mujoco", "walking robots"),
+    "mujoco-mjx": ("mujoco", "robots on accelerators"),
+    "onnx": ("export", "policies as ONNX"),
+    "onnxruntime": ("export", "policies as ONNX"),
 }
 """Package to the extra that installs it and what it is for."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("robot", nargs="?", metavar="ROBOT.xml", help="an MJCF to look at instead of the machine")
     parser.add_argument("--quick", action="store_true", help="leave out the speed measurement")
 
 
 def run(found: Namespace) -> int:
+    if found.robot is not None:
+        from twinax.cli import _robot_doctor
+
+        return _robot_doctor.examine(Path(found.robot), 0.0 if found.quick else 0.5)
     import jax
 
     from twinax.conf.limits import GIGABYTE

@@ -1,4 +1,6 @@
-"""Evaluate a run's newest whole checkpoint with fresh draws; prints a table and writes eval.json into the run."""
+"""Evaluate a run's newest whole checkpoint with fresh draws; prints a table and writes eval.json into the run.
+
+With --film one episode is filmed as well, into films/, with figures of its reward and of a robot's gait in plots/."""
 
 from __future__ import annotations
 
@@ -15,18 +17,22 @@ HELP = "evaluate a run's newest checkpoint with fresh draws"
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run's directory")
     parser.add_argument("--seed", type=int, help="root of the evaluation's draws (default: a new one each time)")
+    parser.add_argument("--film", action="store_true", help="film one episode, with figures of its reward and gait")
     _settings.add_overrides(parser)
 
 
 def run(found: Namespace) -> int:
     from twinax import conf, engines, runs
-    from twinax.runs import checkpoint, films, pictures
+    from twinax.problem import Problem
+    from twinax.runs import checkpoint, episodes, films, pictures
 
     directory = Path(found.run)
     stored = runs.RunDirectory(directory)
     config = conf.restore(stored.read_config(), found.overrides, str(stored.config_path))
     trainer = config.trainer
     problem = conf.build_problem(config)
+    if found.film and type(problem).show is Problem.show:
+        raise TwinaxError(f"experiment={config.experiment} has no episode that could be filmed; leave --film out")
     engine = engines.make_engine(
         trainer.mode, problem, dtype=trainer.dtype, chunk=trainer.chunk, seeds=config.seeds, noise=trainer.noise
     )
@@ -42,8 +48,21 @@ def run(found: Namespace) -> int:
     _console.table(title, ("metric", "value"), _console.metric_rows(scores))
     shown = films.select(metrics)
     films.save(stored.films, {f"eval-{name}": film for name, film in shown.items()}, int(meta["step"]))
-    _console.facts({"written": path, **({"films": stored.films} if shown else {})})
+    written: dict[str, Any] = {"written": path, **({"films": stored.films} if shown else {})}
+    if found.film:
+        episode = problem.show(_first_seed(engine.state(), config.seeds), seed)
+        assert episode is not None
+        files = episodes.save(stored, episode, int(meta["step"]), "eval-episode")
+        written |= {"episode": f"{episode.ended}, return {episode.reward.sum():.5g}", "film": episode.view.drawn}
+        written |= {file.name: file for file in files}
+    _console.facts(written)
     return 0
+
+
+def _first_seed(state: Any, seeds: int) -> Any:
+    from twinax import tree
+
+    return state if seeds == 1 else tree.map_leaves(lambda x: x[0], state)
 
 
 def fresh_seed(given: int | None) -> int:

@@ -26,6 +26,7 @@ class _Car(Classic):
     goal_velocity: float = 0.0
     """Speed to the right at which the goal must be reached, or more."""
     observation_size = 2
+    seen = ("position", "velocity")
 
     def reset_draws(self, worlds: int) -> dict[str, Draw]:
         return {"start": Draw((worlds,))}

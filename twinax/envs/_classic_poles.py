@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from twinax import ops, tree
 from twinax.envs._control import Box, Control, Discrete, Moved
+from twinax.episode import View
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
 from twinax.types import Array, Float, Int
@@ -23,6 +24,17 @@ class Classic(Control):
 
     time_limit: int = 0
     """Steps after which an episode is cut off; 0 for never."""
+    seen: ClassVar[tuple[str, ...]] = ()
+    """Names of what is observed."""
+
+    @property
+    def layout(self) -> dict[str, int]:
+        return dict.fromkeys(self.seen, 1)
+
+    def view(self, states: Any) -> View:
+        from twinax.envs._classic_film import film
+
+        return film(self, states)
 
     def __post_init__(self):
         if self.time_limit < 0:
@@ -54,6 +66,8 @@ class CartPole(Classic):
     time_limit: int = 500
     name = "cartpole"
     observation_size = 4
+    seen = ("position", "velocity", "angle", "spin")
+    seconds = 0.02
     actions = Discrete(2)
 
     def reset_draws(self, worlds: int) -> dict[str, Draw]:
@@ -112,6 +126,8 @@ class Pendulum(Classic):
     """Metres per second squared."""
     name = "pendulum"
     observation_size = 3
+    seen = ("cosine", "sine", "spin")
+    seconds = 0.05
     actions = Box((-2.0,), (2.0,))
 
     def reset_draws(self, worlds: int) -> dict[str, Draw]:
@@ -163,6 +179,8 @@ class Acrobot(Classic):
     time_limit: int = 500
     name = "acrobot"
     observation_size = 6
+    seen = ("first_cosine", "first_sine", "second_cosine", "second_sine", "first_spin", "second_spin")
+    seconds = 0.2
     actions = Discrete(3)
 
     def reset_draws(self, worlds: int) -> dict[str, Draw]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from twinax import tree
+from twinax.episode import View
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
 
@@ -83,6 +85,8 @@ class Control(ABC):
     """Steps after which an episode is cut off (truncated, not terminated); 0 for never."""
     frameworks: tuple[str, ...] = FRAMEWORKS
     """Where the rules can run."""
+    seconds: float = 0.0
+    """Of a step; 0 where a step has no duration."""
     privileged: bool = False
     """Whether a critic sees more than the agent."""
 
@@ -90,6 +94,27 @@ class Control(ABC):
     def critic_size(self) -> int:
         """Width of what a critic sees."""
         return self.observation_size
+
+    @property
+    def layout(self) -> dict[str, int]:
+        """Parts of an observation in their order, with their sizes, for those who run a policy elsewhere."""
+        return {"observation": self.observation_size}
+
+    def manual(self) -> dict[str, Any]:
+        """What they must know besides, as plain values: `actions` (names in their order), rates, a home pose."""
+        return {}
+
+    def on_host(self) -> Control:
+        """The same world, as it is best stepped once at a time and outside of any program."""
+        return self
+
+    def view(self, states: Any) -> View:
+        """States of one episode for people to look at; the time stands where worlds do."""
+        return View()
+
+    def assets(self) -> tuple[Path, ...]:
+        """Files that describe the world, such as a robot's MJCF."""
+        return ()
 
     @abstractmethod
     def reset_draws(self, worlds: int) -> dict[str, Draw]:

@@ -9,6 +9,9 @@ import numpy as np
 from twinax import ops, tree
 from twinax.types import Array, Float
 
+LIMIT, EPS = 10.0, 1e-8
+"""Where scaled rows are cut off, and what is added to a variance."""
+
 
 @tree.record
 class Moments:
@@ -35,6 +38,6 @@ class Moments:
         spread = (1 - weight) * self.variance + weight * variance + weight * (1 - weight) * ops.square(moved)
         return Moments(self.mean + weight * moved, spread, total)
 
-    def scaled(self, x: Any, limit: float = 10.0, eps: float = 1e-8) -> Array:
+    def scaled(self, x: Any, limit: float = LIMIT, eps: float = EPS) -> Array:
         """Rows with mean 0 and variance 1, cut off at `limit`."""
         return ops.clip((x - self.mean) / ops.sqrt(self.variance + eps), -limit, limit)

@@ -11,6 +11,7 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.envs._control import Control, Restarting
+from twinax.episode import MOST_STEPS, Episode
 from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import frozen
 from twinax.noise import Draw, below, numpy_draws
@@ -126,6 +127,8 @@ class PPO(Problem):
     """Length of an evaluated episode in a world without a time limit."""
     hooks: Hooks | None = None
     """What is built on top: another reward, and updates of its own."""
+    film: bool = True
+    """Whether a run ends with a film and figures of one episode."""
 
     best: tuple[str, ...] = field(default=("episode_return",), init=False)
 
@@ -497,6 +500,11 @@ class PPO(Problem):
         if self.hooks is not None:
             found |= self.hooks.evaluate(measured["recorded"])
         return {name: float(value) for name, value in found.items()}
+
+    def show(self, state: State, seed: int) -> Episode | None:
+        from twinax.ppo._show import play_one
+
+        return play_one(self, state, seed, min(self._longest, MOST_STEPS))
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -6,8 +6,8 @@ metrics.csv         the same rows as a table, written when a training ends
 summary.json        final metrics, speed, versions, the command
 checkpoints/        one directory per saved step
 weights/            the networks alone by PyTorch's names, as of the last checkpoint: one safetensors file for each
-plots/              pictures.safetensors of the last evaluation, and PNG files of the report
-films/              <name>-<step>.gif, one per film and evaluation, when the problem has any
+plots/              pictures.safetensors of the last evaluation, figures of an episode, and PNG files of the report
+films/              <name>-<step>.gif (and .mp4), one per film and evaluation, when the problem has any
 tensorboard/        event files, when asked for
 report.html         written by `twinax report`
 """

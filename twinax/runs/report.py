@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from twinax.errors import TwinaxError, require
-from twinax.runs import files, mazes, plots, proofs, tables
+from twinax.runs import episodes, files, mazes, plots, proofs, tables
 from twinax.runs.curves import RunRecord, read_json, read_runs
 from twinax.runs.films import Film
 from twinax.runs.glossary import meaning, rank, title
@@ -46,6 +46,7 @@ def write_report(run_dirs: Sequence[Path | str] | Path | str, out: Path | str | 
         _mazes(runs, out.parent / "plots"),
         _pictures(runs, out.parent / "plots"),
         _films(runs),
+        _episodes(runs),
         *shown_proofs,
         _settings(runs),
     ]
@@ -150,6 +151,18 @@ def _film(film: Film, run: str) -> str:
         raise TwinaxError(f"{film.path} cannot be read ({error}); delete it to go on without that film") from error
     image = f'<img class="film" alt="{escape(caption)}" src="data:image/gif;base64,{content}">'
     return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _episodes(runs: Sequence[RunRecord]) -> str:
+    """Figures of filmed episodes."""
+    figures = []
+    for run in runs:
+        for name, path in episodes.figures(run.path / "plots").items():
+            caption = f"{run.name}: {name}"
+            content = b64encode(path.read_bytes()).decode("ascii")
+            image = f'<img alt="{escape(caption)}" style="width:100%" src="data:image/png;base64,{content}">'
+            figures.append(f'<figure class="wide">{image}<figcaption>{escape(caption)}</figcaption></figure>')
+    return section("Episode", "".join(figures))
 
 
 def _distance(run: RunRecord) -> str:

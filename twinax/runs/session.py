@@ -13,7 +13,7 @@ import numpy as np
 from twinax import tree
 from twinax.errors import MissingExtra, TwinaxError
 from twinax.problem import State
-from twinax.runs import checkpoint, films, pictures
+from twinax.runs import checkpoint, episodes, films, pictures
 from twinax.runs.directory import RunDirectory
 from twinax.runs.interrupt import Interrupted, Interrupts
 from twinax.runs.logger import Logger
@@ -130,6 +130,7 @@ class Session:
             except KeyboardInterrupt:
                 sentence = f"stopped at once; {self._last_saved()}; {self.how_to_resume}"
                 raise Interrupted(sentence, stop.exit_code) from None
+        self._show(progress)
         return self._result()
 
     def save(self, status: str = "running") -> None:
@@ -216,6 +217,21 @@ class Session:
             if not self._films_refused:
                 progress.say(f"no films: {error}")
             self._films_refused = True
+
+    def _show(self, progress: Progress) -> None:
+        """Film one episode of what was learned; whatever is in its way costs the film, not the run."""
+        problem = self.engine.problem
+        if self.directory is None or not problem.film:
+            return
+        state = self.engine.state()
+        if self.plan.seeds > 1:
+            state = tree.map_leaves(lambda x: x[0], state)
+        try:
+            shown = problem.show(state, self.plan.seed)
+            if shown is not None:
+                episodes.save(self.directory, shown, self.done)
+        except (TwinaxError, OSError) as error:
+            progress.say(f"no film of an episode: {error}")
 
     def _result(self) -> Run:
         if self.directory is not None:

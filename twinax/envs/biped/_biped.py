@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,14 @@ from twinax import ops
 from twinax.envs._control import FRAMEWORKS, Box, Control, Moved
 from twinax.envs.biped._beginning import start_positions
 from twinax.envs.biped._kinematics import Kinematics
+from twinax.envs.biped._manual import layout, manual, robot_file
 from twinax.envs.biped._observations import observe, observe_critic, sense
 from twinax.envs.biped._physics_c import FINITE, CPhysics
 from twinax.envs.biped._rewards import TERMS, Seen, constant, home_height
 from twinax.envs.biped._robot import Robot, load_robot
 from twinax.envs.biped._settings import TASKS, BipedSettings
 from twinax.envs.biped._state import BipedState, Variation
+from twinax.episode import View
 from twinax.errors import TwinaxError, UnknownName
 from twinax.noise import Draw
 from twinax.types import Array, Float
@@ -93,7 +96,7 @@ class Biped(BipedSettings, Control):
         return CPhysics(self.body, self.substeps, self.threads, varied, self.frictionloss)
 
     @property
-    def seconds(self) -> float:
+    def seconds(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Of a control step."""
         return self.substeps * self.body.timestep
 
@@ -126,6 +129,34 @@ class Biped(BipedSettings, Control):
     def critic_size(self) -> int:
         """Of a critic, which sees more than sensors tell."""
         return self.observation_size + 4 + 2 * len(self.body.feet) + 3
+
+    # For those who run a policy elsewhere
+
+    @property
+    def layout(self) -> dict[str, int]:
+        """Parts of an observation in their order, with their sizes."""
+        return layout(self)
+
+    def manual(self) -> dict[str, Any]:
+        """Joints, home pose, scales and rates."""
+        return manual(self)
+
+    def assets(self) -> tuple[Path, ...]:
+        """The robot's MJCF."""
+        file = robot_file(self.robot)
+        return () if file is None else (file,)
+
+    # For those who look
+
+    def on_host(self) -> Biped:
+        """With MuJoCo in C: MJX is slow for one robot, and slow to compile."""
+        return replace(self, runner="c") if self.runner == "mjx" else self
+
+    def view(self, states: BipedState) -> View:
+        """A film, steps and speeds."""
+        from twinax.envs.biped._film import view
+
+        return view(self, states)
 
     # Beginning
 

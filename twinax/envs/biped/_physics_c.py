@@ -59,7 +59,7 @@ class CPhysics:
     def _rows(self, qpos: np.ndarray, qvel: np.ndarray, *rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         shapes = qpos.shape, qvel.shape
         rows = [np.asarray(x, np.float64).reshape(-1, x.shape[-1]) for x in (qpos, qvel, *rest)]
-        with self._lock, _quiet():
+        with self._lock, quiet():
             end = self._step(*rows)
         nq = self.model.nq
         return end[:, 1 : 1 + nq].reshape(shapes[0]), end[:, 1 + nq :].reshape(shapes[1])
@@ -102,7 +102,7 @@ class CPhysics:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """A world that blows up is told by its NaN, not by a file that MuJoCo writes where the program was started."""
     mujoco = load_mujoco()
     before = mujoco.get_mju_user_warning()
