@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from twinax import bridge, engines, envs, errors, gflownet, iqn, networks, noise, offline, ops, parity, runs
+    from twinax import bridge, engines, envs, errors, gflownet, iqn, networks, noise, offline, ops, parity, ppo, runs
     from twinax.networks import as_torch_module, ema, frozen
     from twinax.optimizer import Optimizer
     from twinax.problem import Problem, State
@@ -41,13 +41,28 @@ __all__ = [
     "offline",
     "ops",
     "parity",
+    "ppo",
     "resume",
     "runs",
     "train",
 ]
 
 _MODULES = frozenset(
-    {"bridge", "engines", "envs", "errors", "gflownet", "iqn", "networks", "noise", "offline", "ops", "parity", "runs"}
+    {
+        "bridge",
+        "engines",
+        "envs",
+        "errors",
+        "gflownet",
+        "iqn",
+        "networks",
+        "noise",
+        "offline",
+        "ops",
+        "parity",
+        "ppo",
+        "runs",
+    }
 )
 _HOMES = {
     "Optimizer": "twinax.optimizer",

@@ -179,6 +179,16 @@ def test_a_wrong_graph_is_not_written(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_network_that_loses_digits_everywhere_is_refused_and_says_why(tmp_path):
+    policy = policy_of(Biped(), hidden=(512, 256, 128), activation="elu", normalise_observations=True)
+    x = _onnx.observations(policy)
+    own = _onnx.difference(policy, x, policy.act(x))
+    assert own > 1e-5
+    with pytest.raises(TwinaxError, match=rf"more than 1e-05 \(the library's own differs by {own:.2g} between float32"):
+        export(policy, tmp_path / "policy.onnx")
+    assert not list(tmp_path.iterdir())
+
+
 def test_wrong_choices_are_found():
     policy = policy_of(CartPole())
     x = _onnx.observations(policy)

@@ -128,7 +128,7 @@ def _safetensors(policy: Policy) -> tuple[bytes, dict[str, Any], float]:
     built, weights = structure(policy), arrays(policy)
     x = _onnx.observations(policy)
     action = make_torch_policy(built, weights)(torch.from_numpy(x)).numpy()
-    largest = _onnx.refuse_above(_onnx.difference(policy, x, action), "a PyTorch module")
+    largest = _onnx.refuse_above(policy, _onnx.difference(policy, x, action), "a PyTorch module")
     return save(weights, metadata={"format": "pt"}), built, largest
 
 

@@ -172,14 +172,16 @@ def refuse_if_different(policy: Policy, content: bytes) -> float:
     runs, x = session(content), observations(policy)
     found = [runs.run(["action"], {"observation": rows})[0] for rows in (x, x[:1])]
     largest = max(difference(policy, x, found[0]), difference(policy, x[:1], found[1]))
-    return refuse_above(largest, "ONNX")
+    return refuse_above(policy, largest, "ONNX")
 
 
-def refuse_above(largest: float, form: str) -> float:
-    """The difference, or an error if it is above the tolerance."""
+def refuse_above(policy: Policy, largest: float, form: str) -> float:
+    """The difference, or an error if it is above the tolerance, which also tells what float32 alone would cost."""
     if not largest <= TOLERANCE:
+        x = observations(policy)
+        own = difference(policy, x, policy.act(x))
         raise TwinaxError(
             f"the policy as {form} differs from the library's by {largest:.2g} of the largest value, more than "
-            f"{TOLERANCE:g}; nothing was written"
+            f"{TOLERANCE:g} (the library's own differs by {own:.2g} between float32 and float64); nothing was written"
         )
     return largest
