@@ -46,7 +46,7 @@ WRONG_SETTINGS = {
     "proxy=hardest": "Did you mean 'hard'?",
     "objective=trajectory": "Did you mean 'trajectory_balance'?",
     "loss=magic": "known: detailed_balance",
-    "experiment=chess": "unknown experiment 'chess'; known: gflownet",
+    "experiment=chess": "unknown experiment 'chess'; known: biped, gflownet",
     "trainer.mode=tpu": "known: hybrid, jax, legacy, torch",
     "trainer.dtype=float16": "known: float32, float64",
     "trainer.noise=loud": "known: native, shared",
@@ -130,7 +130,7 @@ WRONG_COMMANDS = {
     "compare compare.repeats=0": "compare.repeats is 0",
     "compare env.side=-3": "env.side is -3",
     "demo trainer.steps=0": "trainer.steps is 0",
-    "doctor heal": "unexpected argument 'heal'",
+    "doctor heal": "there is no file heal",
 }
 
 

@@ -64,8 +64,9 @@ class ProbeEngine:
 
     compile_seconds = 0.25
     num_parameters = 4
+    processes = 1
 
-    def __init__(self, mode, problem, dtype="float32", chunk=100, seeds=1, noise="shared"):
+    def __init__(self, mode, problem, dtype="float32", chunk=100, seeds=1, noise="shared", devices=1):
         self.mode, self.problem, self.dtype, self.chunk, self.seeds = mode, problem, dtype, chunk, seeds
         self.calls = []
 

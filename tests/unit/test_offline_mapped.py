@@ -308,7 +308,7 @@ import resource, sys
 from twinax.offline import read_dataset
 with open("/proc/self/status") as file:
     now = next(int(line.split()[1]) for line in file if line.startswith("VmData")) * 1024
-resource.setrlimit(resource.RLIMIT_DATA, (now + 44_000_000,) * 2)
+resource.setrlimit(resource.RLIMIT_DATA, (now + 88_000_000,) * 2)
 for path in sys.argv[1:]:
     try:
         read_dataset(path, mapped=False)
@@ -323,7 +323,7 @@ for path in sys.argv[1:]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit counts private memory only on Linux")
 def test_files_larger_than_what_may_be_allocated(tmp_path):
-    rows, width = 50_000, 256  # 51 MB
+    rows, width = 100_000, 256  # 102 MB
     states = np.broadcast_to(np.linspace(-2, 3, rows, dtype=np.float32)[:, None], (rows, width))
     actions, ends = np.zeros((rows, 2), np.float32), np.arange(rows) % 1000 == 999
     h5py = pytest.importorskip("h5py")
