@@ -158,7 +158,8 @@ def test_evaluation_leaves_training_alone():
     def logs(evaluate):
         engine = make_engine("torch", problem(GymnasiumWorld(factory=Counting), **SMALL), chunk=1)
         engine.start(0)
-        engine.run(1)
+        engine.run(2)
+        assert engine.state().carry.playing.clock.any()  # in the middle of some episodes
         if evaluate:
             engine.evaluate()
         return engine.run(1)
