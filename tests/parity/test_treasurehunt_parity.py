@@ -52,6 +52,7 @@ def test_three_kinds_of_items_and_sorrels_habits(quick_compilation):
     check(problem(world, {"iqn": Learners(count=3, replay=replay, **PLAIN)}, parallel=False), 6)
 
 
+@pytest.mark.slow
 def test_two_ways_of_learning_and_a_player_at_once(quick_compilation):
     """Two worlds, agents that move together, prioritised replay, two train steps after an epoch; hybrid as well."""
     ring: dict[str, Any] = {"memory": 70, "frames": 2}

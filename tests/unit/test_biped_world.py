@@ -413,7 +413,7 @@ def test_pushes_come_about_as_often_as_they_should():
         push, left = world._push(state, moves(world, 200, k))
         begun += (left == 4).sum()
         size = np.linalg.norm(push[left > 0], axis=1)
-        assert ((size >= 2) & (size <= 5)).all()
+        assert ((size >= world.push_force[0]) & (size <= world.push_force[1])).all()
         state = replace(state, push=push, push_left=left)
     # A world waits 20 steps on average, and is then pushed for 5 of which the first is the 20th.
     assert begun / 200 / 60 == pytest.approx(1 / 24, rel=0.1)

@@ -57,7 +57,7 @@ def timeless(rows):
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
 
-@pytest.mark.parametrize("mode", ["torch", "hybrid", "jax"])
+@pytest.mark.parametrize("mode", ["torch", pytest.param("hybrid", marks=pytest.mark.slow), "jax"])
 @pytest.mark.parametrize("family", PROBLEMS)
 def test_killed_and_resumed_equals_uninterrupted(tmp_path, family, mode):
     if mode != "jax":
