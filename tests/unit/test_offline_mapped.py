@@ -191,6 +191,11 @@ def test_engines_read_the_file_itself(mode, tmp_path):
         np.testing.assert_array_equal(logs[0][name], value, err_msg=name)
 
 
+def test_the_directory_that_one_is_in(tmp_path, monkeypatch):
+    monkeypatch.chdir(exorl(tmp_path))
+    assert read_dataset(".", mapped=True).mapped and (tmp_path / "episodes.mapped").is_dir()
+
+
 def test_changed_data_are_copied_again(tmp_path):
     path = npz(tmp_path, True)
     read_dataset(path, mapped=True)
@@ -227,10 +232,13 @@ def test_a_full_disk_and_a_killed_process(tmp_path, monkeypatch):
             read_dataset(path, mapped=True)
     place = tmp_path / "episodes.mapped"
     assert not list(place.iterdir())
-    ours, theirs = (place / f".x-y.{host}.{2**22 + 1}.part" for host in (_mapped.platform.node(), "elsewhere"))
-    ours.mkdir(), theirs.mkdir()
+    name = f"{'0' * 12}-{'1' * 12}"
+    ours, theirs = (place / f".{name}.{host}.{2**22 + 1}.part" for host in (_mapped.platform.node(), "else.where"))
+    older, foreign = place / name, place / "notes-2024"
+    for folder in (ours, theirs, older, foreign):
+        folder.mkdir()
     read_dataset(path, mapped=True)
-    assert theirs.exists() and not ours.exists()
+    assert theirs.exists() and foreign.exists() and not ours.exists() and not older.exists()
 
 
 def test_wrong_rows_are_named_in_any_block(tmp_path):

@@ -12,6 +12,7 @@ import errno
 import hashlib
 import os
 import platform
+import re
 import shutil
 import sys
 import tempfile
@@ -30,6 +31,7 @@ CHUNK = 1 << 16
 BLOCK = 1 << 22
 """Bytes looked at together, as long as that is a row."""
 SUFFIX = ".mapped"
+_NAME = re.compile(r"\.?(?P<stamp>[0-9a-f]{12})-[0-9a-f]{12}(\.(?P<host>.*)\.(?P<process>\d+)\.part)?")
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _temporary: dict[Path, Path] = {}
 _announced: set[Path] = set()
@@ -71,7 +73,7 @@ class Origin:
     def of_files(cls, path: Path, files: Iterable[Path] | None = None) -> Origin:
         """A file, or a directory and those of its files that matter."""
         facts = [(file.name, (found := file.stat()).st_size, found.st_mtime_ns) for file in files or [path]]
-        return cls(path, _digest(facts))
+        return cls(path if path.name.strip(".") else path.resolve(), _digest(facts))  # "." has no name to add to
 
     @classmethod
     def of_array(cls, array: np.ndarray) -> Origin:
@@ -82,8 +84,8 @@ class Origin:
         file = Path(str(base.filename))
         place = (base.offset, array.ctypes.data - base.ctypes.data, array.shape, array.strides, str(array.dtype))
         folder = file.parent
-        if folder.parent.name.endswith(SUFFIX):
-            stamp = folder.name.partition("-")[0]
+        if folder.parent.name.endswith(SUFFIX) and (named := _NAME.fullmatch(folder.name)):
+            stamp = named["stamp"]
             path = next((one for one, where in _temporary.items() if where == folder.parent), None)
             path = path or folder.parent.with_name(folder.parent.name.removesuffix(SUFFIX))
             return cls(path, stamp, _digest([folder.name, file.name, *place]))
@@ -123,7 +125,7 @@ def _mapped_files(folder: Path) -> dict[str, np.memmap]:
 
 
 def _writable(path: Path, beside: Path) -> Path:
-    """The directory of copies, without those of older data; a temporary one where nothing can be written."""
+    """The directory of copies; a temporary one where nothing can be written."""
     place, until = beside, "used again next time"
     try:
         beside.mkdir(exist_ok=True)
@@ -146,11 +148,13 @@ def _writable(path: Path, beside: Path) -> Path:
 def _tidy(place: Path, stamp: str) -> None:
     """Delete copies of the data as they were before they changed, and parts that killed processes left."""
     for folder in place.iterdir():
-        if folder.name.endswith(".part"):
-            *_, host, process, _ = folder.name.rsplit(".", 3)
-            left = host == platform.node() and not _alive(int(process))
+        named = _NAME.fullmatch(folder.name)  # nothing but what was made here is ever deleted
+        if named is None:
+            continue
+        if named["process"]:
+            left = named["host"] == platform.node() and not _alive(int(named["process"]))
         else:
-            left = not folder.name.startswith(f"{stamp}-")
+            left = named["stamp"] != stamp
         if left:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -199,6 +203,8 @@ class ArrayFile:
     def close(self) -> None:
         """Write the number of rows."""
         self._header()
+        self.file.flush()
+        os.fsync(self.file.fileno())
         self.file.close()
 
     def __enter__(self) -> ArrayFile:

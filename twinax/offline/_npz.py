@@ -150,6 +150,8 @@ def _mapped_copy(path: Path, found: zipfile.ZipFile, member: zipfile.ZipInfo) ->
         # A member is an npy file; its checksum is compared at its end.
         with found.open(member) as file, (folder / "array.npy").open("wb") as copy:
             shutil.copyfileobj(file, copy, BLOCK)
+            copy.flush()
+            os.fsync(copy.fileno())
 
     return kept(Origin.of_files(path), ("npz", member.filename), fill)["array"]
 
