@@ -15,6 +15,7 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.networks import Ensemble, Linear
+from twinax.networks._distributions import log_normal, log_tanh_slope
 from twinax.types import Array, Float
 
 LOG_STD = (-5.0, 2.0)
@@ -162,15 +163,8 @@ class Gaussian:
     def log_prob(self, action: Any) -> Array:
         """The logarithm of the density, summed over the last axis; of a squashed one inside (-1, 1)."""
         x = 0.5 * (ops.log(1 + action) - ops.log(1 - action)) if self.squashed else action
-        z = x - self.mean
-        normal = -0.5 * math.log(2 * math.pi) + 0.0 * z
-        if self.log_std is not None:
-            z, normal = z * ops.exp(-self.log_std), normal - self.log_std
-        normal = normal - 0.5 * z * z
-        if self.squashed:
-            # log of 1 - tanh(x)^2, without cancellation
-            normal = normal - 2 * (math.log(2) - x - ops.softplus(-2 * x))
-        return ops.sum(normal, -1)
+        logs = log_normal(x, self.mean, self.log_std)
+        return ops.sum(logs - log_tanh_slope(x) if self.squashed else logs, -1)
 
 
 class Actor(eqx.Module):

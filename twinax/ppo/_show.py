@@ -30,7 +30,7 @@ def play_one(problem: Any, state: Any, seed: int, longest: int) -> Episode:
         states.append(tree.map_leaves(np.asarray, now))
         rewards.append(float(moved.reward[0]))
         terms.append({name: float(value[0]) for name, value in moved.terms.items()})
-        if bool(moved.terminated[0]):
+        if bool(moved.terminated[0]) or (moved.truncated is not None and bool(moved.truncated[0])):
             ended = f"ended after {t} steps"
             break
     whole = tree.map_leaves(lambda *each: np.concatenate(each), *states)
