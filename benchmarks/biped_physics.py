@@ -14,11 +14,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from measuring import CACHE, ask
+from measuring import CACHE, ask, timed
 
 SUBSTEPS = 5
 CASES = (
@@ -36,18 +35,6 @@ CASES = (
     ("mjx", 128, 2),
 )
 """What runs, worlds, cores."""
-
-
-def timed(function: Callable[[], int], repeats: int) -> dict:
-    """Control steps a second by the clock and by the processors' time."""
-    function()
-    clock, processor = [], []
-    for _ in range(repeats):
-        begin, used = time.perf_counter(), time.process_time()
-        steps = function()
-        clock.append(steps / (time.perf_counter() - begin))
-        processor.append(steps / (time.process_time() - used))
-    return {"rate": float(np.median(clock)), "processor_rate": float(np.median(processor)), "rates": clock}
 
 
 # The part that runs in a process of its own

@@ -74,6 +74,65 @@ def hunt_table(results: dict) -> str:
     return "\n".join(lines)
 
 
+def agents_table(results: dict) -> str:
+    """Updates per second of the offline agents by phase and mode, as Markdown."""
+    beside = RESULTS / "offline_original.json"
+    original = json.loads(beside.read_text())["results"] if beside.exists() else {}
+    low, high = min(results["matrix"]), max(results["matrix"])
+    lines = [
+        "Observations of width 17, actions of width 6, batch 256, four layers of 512; updates per second on 2 cores.",
+        f"The machine multiplied matrices of these sizes at {low:.0f} to {high:.0f} GFLOP/s meanwhile. Plain is eager "
+        "PyTorch, module by module.",
+        "The last columns are another run: the original's own JAX code and ours by turns.",
+        "",
+        "| agent | phase | jax | torch | plain | GFLOP/s | jax / torch | torch / plain | original | jax / original |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, row in results["results"].items():
+        speed = row["updates"]
+        cells = [*name.split(), *(f"{speed[mode]:.1f}" for mode in ("jax", "torch", "plain"))]
+        cells += [f"{speed['jax'] * row['gigaflops']:.0f}", f"{speed['jax'] / speed['torch']:.2f}"]
+        cells.append(f"{speed['torch'] / speed['plain']:.2f}")
+        other = original.get(name, {}).get("updates")
+        cells += [f"{other['original']:.1f}", f"{other['jax'] / other['original']:.2f}"] if other else ["-", "-"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def ppo_table(results: dict) -> str:
+    """Environment steps per second of PPO on CartPole, as Markdown."""
+    machine = results["machine"]
+    lines = [
+        f"64 worlds x 128 steps, 4 epochs x 4 minibatches, 64x64; {machine['cores']} cores, jax {machine['jax']}.",
+        "PureJaxRL has no truncation, no normalisers, no checkpoints. Runs by turns, medians, compilation apart:",
+        "",
+        "| | environment steps/s |",
+        "|---|---:|",
+        *(f"| {name} | {rate:,.0f} |" for name, rate in results["rates"].items()),
+        "",
+        ", ".join(f"{name}: {ratio:.2f}" for name, ratio in results["ratios"].items()) + ".",
+    ]
+    return "\n".join(lines)
+
+
+def levels_table(results: dict) -> str:
+    """Every level and runner of the walking robot, as Markdown."""
+    lines = [
+        f"The task `walk`, whole training; a control step is {results['substeps']} steps of physics; "
+        f"{results['machine']['cores']} cores.",
+        "",
+        "| | control steps/s | physics steps/s | compilation, s | share of physics |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name, row in results["results"].items():
+        compiled, share = row.get("compile_seconds"), row["share"]
+        cells = [name, f"{row['rate']:,.0f}", f"{results['substeps'] * row['rate']:,.0f}"]
+        cells += ["-" if compiled is None else f"{compiled:.1f}", "-" if share is None else f"{share:.0%}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", ", ".join(f"{name}: {ratio:.2f}" for name, ratio in results["ratios"].items()) + "."]
+    return "\n".join(lines)
+
+
 def recipe_table(recipe: dict) -> str:
     """The metrics along the 20^4 recipe, as Markdown."""
     curve = recipe["curve"]
@@ -103,6 +162,9 @@ PAGES = {
     "gflownet_hypergrid": ("README.md", table),
     "recipe": ("docs/metrics.md", recipe_table),
     "treasurehunt": ("docs/worlds.md", hunt_table),
+    "offline_agents": ("docs/offline.md", agents_table),
+    "ppo": ("docs/ppo.md", ppo_table),
+    "ppo_levels": ("docs/biped.md", levels_table),
 }
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "benchmarks"
 
 
-def ask(script: str, arguments: list[str], threads: int = 0) -> dict:
+def ask(script: str, arguments: list[str], threads: int = 0, python: str = sys.executable) -> dict:
     """Run a script in its own process, perhaps on one core, and read the JSON of its last line."""
-    command = [sys.executable, str(Path(script).resolve()), *arguments]
+    command = [python, str(Path(script).resolve()), *arguments]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
     if threads == 1:
         command = ["taskset", "-c", "0", *command]
@@ -26,6 +27,25 @@ def ask(script: str, arguments: list[str], threads: int = 0) -> dict:
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def timed(function: Callable[[], int], repeats: int) -> dict:
+    """Steps a second by the clock and by the processors' time, medians; the function says how many it did."""
+    function()
+    clock, processor = [], []
+    for _ in range(repeats):
+        begin, used = time.perf_counter(), time.process_time()
+        steps = function()
+        clock.append(steps / (time.perf_counter() - begin))
+        processor.append(steps / (time.process_time() - used))
+    return {"rate": float(np.median(clock)), "processor_rate": float(np.median(processor)), "rates": clock}
+
+
+def machine() -> dict:
+    """What the figures depend on."""
+    from importlib.metadata import version
+
+    return {"cores": len(os.sched_getaffinity(0)), **{name: version(name) for name in ("jax", "torch", "numpy")}}
 
 
 def matrix_rate(members: int, rows: int, width: int) -> float:

@@ -3,12 +3,14 @@
     python benchmarks/offline_agents.py                # all nine agents, about fifteen minutes
     python benchmarks/offline_agents.py --quick        # few repeats, to see that it runs
     python benchmarks/offline_agents.py --only iql
+    python benchmarks/offline_agents.py --modes jax,original --infom CHECKOUT --python VENV/bin/python
 
 Observations of width 17, actions of width 6, batch 256, four hidden layers of 512, data on the device, the actor at
 every fourth step of finetuning. Each case runs in its own process; compilation is apart; rates are medians. `plain` is
 eager PyTorch module by module: each loss computes what it needs, has its own backward pass and its own Adam. GFLOP/s
 are those that XLA counts in the compiled update, beside the machine's rate of matrix products (2 x 256 x 512 x 512) in
-the same run. The original agents are quoted as measured elsewhere on 2 cores with their own JAX code.
+the same run. The original agents are quoted as measured elsewhere on 2 cores with their own JAX code; `original` runs
+that code here (`benchmarks/peers/infom_agents.py`).
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ QUOTED = {
 }
 """Updates per second of the original agents, pretraining and finetuning."""
 PHASES = ("pretrain", "finetune")
+PEER = Path(__file__).resolve().parent / "peers" / "infom_agents.py"
 
 
 def dataset():
@@ -197,6 +200,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="", help="run only agents whose name contains this")
     parser.add_argument("--modes", default="jax,torch,plain")
+    parser.add_argument("--infom", help="a clone of the original agents")
+    parser.add_argument("--python", help="the Python of a virtual environment with what they need")
     parser.add_argument("--out", default=str(CACHE / "offline_agents.json"))
     parser.add_argument("--work", nargs=5, help=argparse.SUPPRESS)
     parser.add_argument("--flops", nargs=2, help=argparse.SUPPRESS)
@@ -214,6 +219,8 @@ def main() -> None:
         return
     CACHE.mkdir(parents=True, exist_ok=True)
     modes = arguments.modes.split(",")
+    if "original" in modes and not (arguments.infom and arguments.python):
+        parser.error("the mode original needs --infom and --python")
     rates, results = [], {}
     print(f"{'agent':12s} {'phase':9s} {'GFLOP':>6s} " + " ".join(f"{mode + '/s':>9s}" for mode in modes) + "  GFLOP/s")
     for name in QUOTED:
@@ -226,7 +233,11 @@ def main() -> None:
             found = {}
             for mode in modes:
                 repeats = "1" if arguments.quick else "5"
-                found[mode] = ask(__file__, ["--work", name, phase, mode, repeats, str(steps)])
+                if mode == "original":
+                    words = [arguments.infom, name, phase, repeats, str(steps)]
+                    found[mode] = ask(str(PEER), words, python=arguments.python)
+                else:
+                    found[mode] = ask(__file__, ["--work", name, phase, mode, repeats, str(steps)])
             speed = {mode: 1 / float(np.median(part["seconds"])) for mode, part in found.items()}
             results[f"{name} {phase}"] = {"gigaflops": work_of, "updates": speed, "found": found, "quoted": theirs}
             print(

@@ -118,6 +118,16 @@ class Problem(ABC):
         state, terms = update(state, self.loss, batch)
         return dataclasses.replace(state, carry=carry), terms
 
+    def halves(self) -> tuple[Callable, Callable, Callable] | None:
+        """Two parts of a step that need nothing of each other, and what joins them, if a step is made so.
+
+        (one(state, draws, settings), other(state, draws, settings, update),
+        join(state, result of one, result of other, draws, settings, update) -> (state, terms))
+
+        Done one after the other they are `step`; an engine may run the two at the same time.
+        """
+        return None
+
     def evaluation_draws(self) -> Mapping[str, Draw]:
         """The random arrays that one evaluation needs."""
         return {}

@@ -28,6 +28,7 @@ from twinax.cli import (
     _play,
     _report,
     _resume,
+    _sweep,
     _train,
 )
 from twinax.cli._errors import INTERRUPTED, describe, known_errors
@@ -43,6 +44,7 @@ COMMANDS: dict[str, ModuleType] = {
     "compare": _compare,
     "report": _report,
     "launch": _launch,
+    "sweep": _sweep,
     "data": _data,
     "list": _list,
     "doctor": _doctor,

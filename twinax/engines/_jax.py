@@ -17,6 +17,7 @@ from twinax.engines._devices import AXIS, Devices, whole
 from twinax.engines._engine import EVALUATION, Engine
 from twinax.engines._hosts import lost_process, num_processes
 from twinax.engines._optax import apply_update
+from twinax.engines._side_by_side import SideBySide
 from twinax.noise import key_draws, shard_draws
 from twinax.optimizer import Optimizer
 from twinax.problem import Loss, Metrics, Problem, State, Update
@@ -96,6 +97,10 @@ class JaxEngine(Engine):
         self._state: Any = None
         self._program = jax.jit(self._chunk, donate_argnums=0)
         self._compiled: Any = None
+        # Seeds and devices have their halves one after the other, within their common program.
+        self._beside: SideBySide | None = None
+        if devices == seeds == 1 and problem.halves() is not None:
+            self._beside = SideBySide(problem, self._draws, make_update(problem))
         self._evaluation = jax.jit(self._evaluate_all)
 
     def _load(self, state: State) -> None:
@@ -120,15 +125,14 @@ class JaxEngine(Engine):
     # Training
 
     def _one_step(self, state: State, settings) -> tuple[State, Metrics]:
-        draws = widened(self._step_draws(state), self.dtype)
-        state, terms = self.problem.step(state, draws, settings, make_update(self.problem))
+        state, terms = self.problem.step(state, self._draws(state), settings, make_update(self.problem))
         return dataclasses.replace(state, step=state.step + 1), terms
 
-    def _step_draws(self, state: State) -> dict[str, Any]:
+    def _draws(self, state: State) -> dict[str, Any]:
         if self._devices is None:
-            return key_draws(self.problem.draws(), state.seed, state.step)
+            return widened(key_draws(self.problem.draws(), state.seed, state.step), self.dtype)
         index, number = lax.axis_index(AXIS), self._devices.number
-        return shard_draws(self.problem.draws(), state.seed, state.step, index, number)
+        return widened(shard_draws(self.problem.draws(), state.seed, state.step, index, number), self.dtype)
 
     def _over_seeds(self, function):
         """The function itself, or mapped over a leading seed axis that loops know by name."""
@@ -162,6 +166,8 @@ class JaxEngine(Engine):
 
     def _run(self, steps: int) -> dict[str, np.ndarray]:
         settings = self._inputs()
+        if self._beside is not None:
+            return self._run_beside(self._beside, steps, settings)
         count = jnp.asarray(steps, jnp.int32)
         if self._compiled is None:
             begin = time.perf_counter()
@@ -174,6 +180,15 @@ class JaxEngine(Engine):
             if self.processes == 1:
                 raise
             raise lost_process(error, self.processes) from error
+
+    def _run_beside(self, beside: SideBySide, steps: int, settings: Any) -> dict[str, np.ndarray]:
+        if not self.compile_seconds:
+            self.compile_seconds = beside.compile(self._state, settings)
+        logs = []
+        for _ in range(steps):
+            self._state, terms = beside.step(self._state, settings)
+            logs.append(terms)
+        return {name: np.stack([whole(row[name]) for row in logs]) for name in logs[0]}
 
     # Evaluation
 

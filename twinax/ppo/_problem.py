@@ -65,6 +65,28 @@ class Carry:
     length: Float[Array, ""]
     hooks: Any
     """What hooks keep; None without hooks."""
+    waiting: Rows | None = None
+    """Of the iteration before, to be learned from in the next, where playing and learning go side by side."""
+
+
+@tree.record
+class Played:
+    """What an iteration's playing gives."""
+
+    carry: Carry
+    rows: Rows
+    recorded: Any
+    """What hooks have taken down."""
+    terms: Metrics
+
+
+@tree.record
+class Learned:
+    """What an iteration's updates give."""
+
+    networks: Any
+    moments: AdamMoments
+    terms: Metrics
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +147,8 @@ class PPO(Problem):
     """Episodes of an evaluation."""
     evaluation_steps: int = 1000
     """Length of an evaluated episode in a world without a time limit."""
+    pipelined: bool = False
+    """Whether an iteration learns from the rollout of the one before while the worlds play on: a policy lag of one."""
     hooks: Hooks | None = None
     """What is built on top: another reward, and updates of its own."""
     film: bool = True
@@ -155,6 +179,11 @@ class PPO(Problem):
             raise UnknownName("advantage", self.advantage, ADVANTAGES)
         if self.standardise not in STANDARDISE:
             raise UnknownName("standardise", self.standardise, STANDARDISE)
+        if self.pipelined and "numpy" not in self.world.frameworks:
+            raise TwinaxError(
+                f"pipelined=true plays a first rollout in NumPy before training begins, and {self.world.name} runs in "
+                f"{' and '.join(self.world.frameworks)} only"
+            )
         policy_kind(self.world.actions, self.policy)
 
     @property
@@ -201,7 +230,7 @@ class PPO(Problem):
             length=blank.copy(),
             hooks=None if self.hooks is None else self.hooks.carry(self.groups),
         )
-        return State(
+        state = State(
             networks=networks,
             targets=None,
             carry=carry,
@@ -209,6 +238,12 @@ class PPO(Problem):
             step=np.zeros((), np.int32),
             seed=np.array(seed, np.uint32),
         )
+        return self._primed(state) if self.pipelined else state
+
+    def _primed(self, state: State) -> State:
+        """With a first rollout that waits to be learned from."""
+        draws = numpy_draws(self.draws(), int(state.seed), 2**31 - 3)
+        return dataclasses.replace(state, carry=self.played(state, draws).carry)
 
     def networks(self, rng: np.random.Generator) -> ActorCritic:
         """Fresh networks."""
@@ -362,15 +397,40 @@ class PPO(Problem):
 
     def collect(self, state: State, draws, settings) -> tuple[Carry, Rows]:
         """The first minibatch of an iteration."""
-        carry, happened = self.rollout(state, draws)
-        rows = self.rows(state.networks, state.carry, happened, draws)
+        played = self.played(state, draws)
         first = self.minibatch_rows(draws["order"][0])[0]
-        after = self._after(state.networks, carry, happened, draws, state.step)
-        return after, tree.map_leaves(lambda x: ops.take(x, first), rows)
+        return played.carry, tree.map_leaves(lambda x: ops.take(x, first), played.rows)
 
     def step(self, state: State, draws, settings, update) -> tuple[State, Metrics]:
+        played = self.played(state, draws)
+        rows = state.carry.waiting if self.pipelined else played.rows
+        return self.joined(state, played, self.learned(state, rows, draws, update), draws, update)
+
+    def halves(self):
+        if not self.pipelined:
+            return None
+        return (
+            lambda state, draws, settings: self.played(state, draws),
+            lambda state, draws, settings, update: self.learned(state, state.carry.waiting, draws, update),
+            lambda state, played, learned, draws, settings, update: self.joined(state, played, learned, draws, update),
+        )
+
+    def played(self, state: State, draws) -> Played:
+        """A rollout, what is to be learned from it, and what it leaves behind."""
         carry, happened = self.rollout(state, draws)
         rows = self.rows(state.networks, state.carry, happened, draws)
+        carry = self._after(state.networks, carry, happened, draws, state.step)
+        if self.pipelined:
+            carry = dataclasses.replace(carry, waiting=rows)
+        shown = {**happened.terms, "truncated": ops.cast(happened.truncated, rows.value)}
+        if self.hooks is not None:
+            shown |= self._reward(state.networks, happened)[1]
+        terms = {name: ops.across_shards(ops.mean(value)) for name, value in shown.items()}
+        terms |= {"train_return": carry.score, "train_length": carry.length}
+        return Played(carry, rows, happened.recorded, terms)
+
+    def learned(self, state: State, rows: Rows, draws, update) -> Learned:
+        """All passes over some rows."""
         picked = ops.concat([self.minibatch_rows(uniform) for uniform in draws["order"]])
         spread = ops.across_shards(ops.mean(ops.square(rows.target - ops.across_shards(ops.mean(rows.target)))))
         missed = ops.across_shards(ops.mean(ops.square(rows.target - rows.value)))
@@ -396,27 +456,24 @@ class PPO(Problem):
             return (networks, moments, stopped | (terms["approx_kl"] > self.target_kl)), terms
 
         never = ops.zeros((), rows.value, "bool")
-        known, terms = ops.scan(learn, (state.networks, state.optimizer, never), picked)
+        (networks, moments, _), terms = ops.scan(learn, (state.networks, state.optimizer, never), picked)
         done = ops.sum(terms.pop("updates"))
-        terms = {name: ops.sum(value) / done for name, value in terms.items()}
-        carry = self._after(state.networks, carry, happened, draws, state.step)
-        terms |= {name: ops.across_shards(ops.mean(value)) for name, value in happened.terms.items()}
-        terms |= {
-            "updates": done,
-            "explained_variance": 1.0 - missed / (spread + 1e-8),
-            "truncated": ops.across_shards(ops.mean(ops.cast(happened.truncated, rows.value))),
-            "train_return": carry.score,
-            "train_length": carry.length,
-        }
-        networks, moments, _ = known
-        after = dataclasses.replace(state, networks=networks, optimizer=moments, carry=carry)
+        means = {name: ops.sum(value) / done for name, value in terms.items()}
+        means |= {"updates": done, "explained_variance": 1.0 - missed / (spread + 1e-8)}
+        if self.pipelined:
+            # How far the policy has moved since it played what it learns from: before its first update.
+            means |= {"policy_lag": ops.full((), 1.0, rows.value), "lag_kl": terms["approx_kl"][0]}
+        return Learned(networks, moments, means)
+
+    def joined(self, state: State, played: Played, learned: Learned, draws, update) -> tuple[State, Metrics]:
+        """The state after an iteration, hooks' own updates included."""
+        terms = {**learned.terms, **played.terms}
+        after = dataclasses.replace(state, networks=learned.networks, optimizer=learned.moments, carry=played.carry)
         if self.hooks is None:
             return after, terms
-        shown = self._reward(state.networks, happened)[1]
-        terms |= {name: ops.across_shards(ops.mean(value)) for name, value in shown.items()}
-        recorded = tree.map_leaves(self._grouped, happened.recorded)
-        after, kept, more = self.hooks.update(after, carry.hooks, recorded, below(draws, "hooks"), update)
-        return dataclasses.replace(after, carry=dataclasses.replace(carry, hooks=kept)), {**terms, **more}
+        recorded = tree.map_leaves(self._grouped, played.recorded)
+        after, kept, more = self.hooks.update(after, played.carry.hooks, recorded, below(draws, "hooks"), update)
+        return dataclasses.replace(after, carry=dataclasses.replace(played.carry, hooks=kept)), {**terms, **more}
 
     @property
     def _others(self) -> tuple[str, ...]:
@@ -514,7 +571,7 @@ class PPO(Problem):
         }
 
 
-DIVIDED = ("playing", "pool", "running", "hooks")
+DIVIDED = ("playing", "pool", "running", "hooks", "waiting")
 """Parts of the carry that devices share out."""
 SHOWN = 150
 """Steps that are recorded for hooks in an evaluation."""

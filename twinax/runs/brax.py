@@ -82,6 +82,8 @@ def train_with_brax(
                 "episode_length": found["eval/avg_episode_length"],
             }
             row = {"step": done, "loss": found.get("training/total_loss", 0.0), "seconds": time.perf_counter() - start}
+            if "training/sps" in found:
+                row["environment_steps_per_second"] = found["training/sps"]
             logger.write([{**row, "loss_mean": row["loss"], **known["metrics"]}])
             bar.update(done, row["loss"], done / max(row["seconds"], 1e-9))
 

@@ -19,13 +19,17 @@ def text(rows: Sequence[Mapping[str, Any]]) -> str:
     1,0.5,,
     2,,1,2
     """
-    lines = [dict(_cells(row)) for row in rows]
+    return table([dict(_cells(row)) for row in rows])
+
+
+def table(lines: Sequence[Mapping[str, Any]]) -> str:
+    """A line of column names, those of all lines, and a line per row; what a row does not have is empty."""
     columns = list(dict.fromkeys(name for line in lines for name in line))
-    table = io.StringIO()
-    writer = csv.DictWriter(table, columns, lineterminator="\n")
+    made = io.StringIO()
+    writer = csv.DictWriter(made, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
-    return table.getvalue()
+    return made.getvalue()
 
 
 def _cells(row: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -132,6 +132,13 @@ LEARNING = {
 }
 
 
+ALONE = {
+    "trainer": {"mode": "hybrid", "chunk": 1},
+    "task": {"threads": 1},
+    "ppo": {"worlds": 1, "steps": 2048},
+}
+"""One robot, stepped from Python."""
+
 BRAX = {
     "ppo": {"policy": "tanh", "std": "state", "activation": "silu", "advantage": "brax", "clip": 0.3},
     "trainer": {"chunk": 10},
@@ -162,7 +169,7 @@ EXPERIMENT = Experiment(
         "level": Group(
             default="level_3",
             choices={
-                "level_1": Preset({"level": LevelSection("level_1"), "trainer": {"mode": "hybrid"}}),
+                "level_1": Preset({"level": LevelSection("level_1"), **ALONE}),
                 "level_2": Preset({"level": LevelSection("level_2"), **BRAX}),
                 "level_3": LevelSection("level_3"),
                 "level_4": Preset({"level": LevelSection("level_4"), "trainer": {"devices": 2}, "ppo": {"groups": 2}}),

@@ -1,0 +1,59 @@
+"""Environment steps per second of PureJaxRL's PPO on CartPole (a peer: run in its own virtual environment).
+
+usage: purejaxrl_cartpole.py CHECKOUT ITERATIONS REPEATS
+CHECKOUT: a clone of the repository, which is no package; the environment needs jax, flax, distrax, gymnax
+
+Its own `make_train` with 64 environments, 128 steps, 4 epochs of 4 minibatches, 64x64 tanh. Its other environments
+import libraries that CartPole does not need; empty modules stand in for those.
+"""
+
+import json
+import sys
+import time
+from unittest.mock import MagicMock
+
+checkout, iterations, repeats = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+sys.path.insert(0, f"{checkout}/purejaxrl")
+for name in ("brax", "brax.envs", "brax.envs.wrappers", "brax.envs.wrappers.training", "navix"):
+    sys.modules[name] = MagicMock()
+
+import jax  # noqa: E402
+from ppo import make_train  # noqa: E402
+
+config = {
+    "LR": 2.5e-4,
+    "NUM_ENVS": 64,
+    "NUM_STEPS": 128,
+    "TOTAL_TIMESTEPS": 64 * 128 * iterations,
+    "UPDATE_EPOCHS": 4,
+    "NUM_MINIBATCHES": 4,
+    "GAMMA": 0.99,
+    "GAE_LAMBDA": 0.95,
+    "CLIP_EPS": 0.2,
+    "ENT_COEF": 0.01,
+    "VF_COEF": 0.5,
+    "MAX_GRAD_NORM": 0.5,
+    "ACTIVATION": "tanh",
+    "ENV_NAME": "CartPole-v1",
+    "ANNEAL_LR": True,
+    "DEBUG": False,
+}
+
+
+def seconds(function, key):
+    begin = time.perf_counter()
+    jax.block_until_ready(function(jax.random.key(key)))
+    return time.perf_counter() - begin
+
+
+def rates(function, seeds):
+    seconds(function, 0)
+    return [seeds * 64 * 128 * iterations / seconds(function, k) for k in range(repeats)]
+
+
+train = jax.jit(make_train(config))
+first = seconds(train, 0)
+alone = rates(train, 1)
+many = jax.jit(jax.vmap(make_train(config)))
+several = rates(lambda key: many(jax.random.split(key, 16)), 16)
+print(json.dumps({"jax": jax.__version__, "first_seconds": first, "rates": alone, "rates_16": several}))

@@ -1,0 +1,196 @@
+"""The walking robot at every level and with every runner: steps per second, compilation, and the share of physics.
+
+    python benchmarks/ppo_levels.py                 # every case, about ten minutes
+    python benchmarks/ppo_levels.py --quick         # few repeats, to see that it runs
+    python benchmarks/ppo_levels.py --only "level 3"
+
+The task `walk` as `twinax train experiment=biped` trains it: rollout, advantages, 32 updates, normalisers, a control
+step being 5 steps of physics. `mujoco.rollout alone` steps the same robot in MuJoCo's own threads from states of the
+training, and does nothing else. Each case runs in its own process; compilation is apart; rates are medians. The share
+of physics is the time within MuJoCo in C, or for MJX that of a program of the physics alone, of the whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from measuring import CACHE, ask, machine, timed
+
+SUBSTEPS = 5
+CASES: dict[str, tuple[str, ...]] = {
+    "mujoco.rollout alone": ("rollout",),
+    "level 1, one robot": ("engine", "1", "level=1"),
+    "level 1, 256 robots": ("engine", "1", "level=1", "ppo.worlds=256", "ppo.steps=24", "task.threads=0"),
+    "level 2, C": ("brax", "level=2"),
+    "level 2, MJX, 32 robots": ("brax", "level=2", "task.runner=mjx", "ppo.worlds=32", "ppo.minibatches=4"),
+    "level 3, C": ("engine", "10", "level=3"),
+    "level 3, C, pipelined": ("engine", "10", "level=3", "ppo.pipelined=true"),
+    "level 3, C, 1024 robots": ("engine", "3", "level=3", "ppo.worlds=1024"),
+    "level 3, MJX, 128 robots": ("engine", "1", "level=3", "task.runner=mjx", "ppo.worlds=128", "ppo.steps=8"),
+    "level 4, C, 2 devices": ("engine", "10", "level=4"),
+}
+"""How it is run, iterations in one go, settings."""
+
+
+class Stopwatch:
+    """Seconds within the physics in C, in whatever thread."""
+
+    def __init__(self):
+        from twinax.envs.biped._physics_c import CPhysics
+
+        self.seconds, own = 0.0, CPhysics._rows
+
+        def watched(*arguments):
+            begin = time.perf_counter()
+            try:
+                return own(*arguments)
+            finally:
+                self.seconds += time.perf_counter() - begin
+
+        CPhysics._rows = watched  # ty: ignore
+
+
+def configured(words: list[str]):
+    """Configuration and problem of a command line."""
+    from twinax import conf
+    from twinax.engines._hosts import provide_devices
+
+    config = conf.compose(["experiment=biped", "task=walk", *words])
+    provide_devices(config.trainer.devices)
+    return config, conf.build_problem(config)
+
+
+def engine(chunk: str, *words: str, repeats: int) -> dict:
+    """Training by one of our engines."""
+    from twinax.engines import make_engine
+
+    config, problem = configured(list(words))
+    watch, number = Stopwatch(), int(chunk)
+    made = make_engine(config.trainer.mode, problem, chunk=number, devices=config.trainer.devices)
+    made.start(0)
+    made.run(number)
+    begin, watch.seconds = time.perf_counter(), 0.0
+
+    def once() -> int:
+        made.run(number)
+        return number * problem.worlds * problem.steps
+
+    found = timed(once, repeats)
+    share = watch.seconds / (time.perf_counter() - begin)
+    if config.task.runner == "mjx":
+        alone = mjx_rate(problem, repeats)
+        found["physics_alone"] = alone
+        share = found["rate"] / alone
+    return {**found, "share": share, "compile_seconds": made.compile_seconds, "parameters": made.num_parameters}
+
+
+def mjx_rate(problem, repeats: int) -> float:
+    """Control steps per second of MJX alone, from fresh starts."""
+    import jax
+    import jax.numpy as jnp
+
+    world, state = problem.world, problem.init(0).carry.playing.now.state
+    qpos, qvel, push, variation = jax.tree.map(jnp.asarray, (state.qpos, state.qvel, state.push, state.variation))
+    target = jnp.broadcast_to(jnp.asarray(world.target(np.zeros(10, np.float32))), (len(qpos), 10))
+
+    @jax.jit
+    def steps(qpos, qvel):
+        return jax.lax.fori_loop(
+            0, problem.steps, lambda _, now: world.physics(*now, target, push, variation), (qpos, qvel)
+        )
+
+    def once() -> int:
+        jax.block_until_ready(steps(qpos, qvel))
+        return problem.worlds * problem.steps
+
+    return timed(once, repeats)["rate"]
+
+
+def brax(*words: str, repeats: int) -> dict:
+    """Training by Brax's own function, which tells its speed after each of its epochs."""
+    from twinax.runs.brax import train_with_brax
+
+    config, problem = configured(list(words))
+    watch = Stopwatch()
+    iterations = 2 if config.task.runner == "mjx" else 10
+    run = train_with_brax(problem, iterations * (repeats + 1), evaluations=repeats + 1, progress=False)
+    # The first epoch holds the compilation.
+    rates = [row["environment_steps_per_second"] for row in run.rows if "environment_steps_per_second" in row][1:]
+    found = {"rate": float(np.median(rates)), "rates": rates}
+    return {**found, "share": None, "physics_seconds": watch.seconds, "parameters": run.summary["parameters"]}
+
+
+def rollout(repeats: int) -> dict:
+    """MuJoCo's own threads, from states of a training that has begun."""
+    import mujoco
+    from mujoco.rollout import Rollout
+
+    from twinax.engines import make_engine
+
+    _, problem = configured(["level=3"])
+    made = make_engine("jax", problem, chunk=5)
+    made.start(0)
+    made.run(5)
+    state, physics = made.state().carry.playing.now.state, problem.world.physics
+    number, threads = len(state.qpos), physics.threads
+    start = np.concatenate([np.zeros((number, 1)), state.qpos, state.qvel], 1).astype(np.float64)
+    control = np.zeros((number, 24 * SUBSTEPS, physics.model.nu))
+    control[:] = problem.world.target(np.zeros(physics.model.nu))
+    data = [mujoco.MjData(physics.model) for _ in range(threads)]
+
+    with Rollout(nthread=threads) as pool:
+
+        def once() -> int:
+            pool.rollout(physics.model, data, start, control)
+            return number * 24
+
+        return {**timed(once, 3 * repeats), "share": 1.0}
+
+
+HOW = {"engine": engine, "brax": brax, "rollout": rollout}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="", help="run only cases whose name contains this")
+    parser.add_argument("--out", default=str(CACHE / "ppo_levels.json"))
+    parser.add_argument("--work", nargs="+", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.work:
+        how, repeats, *words = arguments.work
+        print(json.dumps(HOW[how](*words, repeats=int(repeats))))
+        return
+    CACHE.mkdir(parents=True, exist_ok=True)
+    repeats = "1" if arguments.quick else "5"
+    print(f"{'case':26s} {'steps/s':>10s} {'physics/s':>10s} {'compile s':>10s} {'in physics':>10s}")
+    results = {}
+    for name, (how, *words) in CASES.items():
+        if arguments.only not in name:
+            continue
+        found = results[name] = ask(__file__, ["--work", how, repeats, *words])
+        compiled, share = found.get("compile_seconds"), found["share"]
+        print(
+            f"{name:26s} {found['rate']:10,.0f} {SUBSTEPS * found['rate']:10,.0f} "
+            f"{'-' if compiled is None else f'{compiled:.1f}':>10s} {'-' if share is None else f'{share:.0%}':>10s}",
+            flush=True,
+        )
+    ratios = {}
+    if "level 3, C" in results:
+        for other in ("mujoco.rollout alone", "level 1, one robot", "level 1, 256 robots", "level 2, C"):
+            if other in results:
+                ratios[f"level 3, C / {other}"] = results["level 3, C"]["rate"] / results[other]["rate"]
+    for name, ratio in ratios.items():
+        print(f"{name}: {ratio:.2f}")
+    Path(arguments.out).write_text(
+        json.dumps({"machine": machine(), "ratios": ratios, "results": results, "substeps": SUBSTEPS}, indent=1)
+    )
+    print(f"written to {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

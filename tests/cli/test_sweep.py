@@ -1,0 +1,147 @@
+"""`twinax sweep`: every combination is a run of its own, ends, goes on and is counted, wherever it runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from twinax.cli import _places, main
+from twinax.cli._places import Wanted
+from twinax.errors import TwinaxError
+from twinax.runs import sweeps
+
+SMALL = ["env=grid", "env.dim=2", "env.side=4", "policy.hidden=[8]", "trainer.batch_size=4", "trainer.mode=jax"]
+SMALL += ["trainer.steps=20", "trainer.checkpoint_every=10"]
+
+
+def test_combinations_run_and_are_tabulated(tmp_path, capsys):
+    words = [*SMALL, "objective=tb,db", "seed=3", "--at-once", "2", f"run.dir={tmp_path / 'all'}"]
+    assert main(["sweep", *words]) == 0
+    said = capsys.readouterr().out
+    assert "2 finished" in said and "2 of 2" in said
+    rows = list(csv.DictReader((tmp_path / "all" / "sweep.csv").read_text().splitlines()))
+    assert [row["objective"] for row in rows] == ["tb", "db"]
+    assert all(row["status"] == "finished" and float(row["loss"]) >= 0 for row in rows)
+    assert (tmp_path / "all" / "001" / "summary.json").exists()
+    # Said again it finds nothing to do; other settings are another sweep.
+    assert main(["sweep", *words]) == 0
+    assert "2, 0 to do" in capsys.readouterr().out
+    assert main(["sweep", *SMALL, "seed=0,1,2", f"run.dir={tmp_path / 'all'}"]) == 2
+    assert "holds a sweep with other settings" in capsys.readouterr().err
+
+
+def test_groups_are_means_over_seeds(tmp_path):
+    tasks = sweeps.make(tmp_path / "s", [[f"x={x}", f"seed={seed}"] for x in (1, 2) for seed in (0, 1, 2)])
+    for task, value in zip(tasks, [1.0, 2.0, 3.0, 5.0, 5.0, 5.0], strict=True):
+        task.run.mkdir()
+        (task.run / "summary.json").write_text(json.dumps({"status": "finished", "score": value, "seed": 7}))
+    first, second = sweeps.group(tasks)
+    assert first.setting == ("1",) and first.tasks == 3 and set(first.results) == {"score"}
+    # t(0.975, 2) = 4.3027; s = 1, n = 3
+    assert first.results["score"] == pytest.approx((2.0, 4.302653 / 3**0.5), rel=1e-6)
+    assert second.results["score"] == pytest.approx((5.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--on", "moon", "seed=0,1"], "moon"),
+        (["--at-once", "0", "seed=0,1"], "--at-once is 0"),
+        (["--on", "slurm", "seed=0,1"], "no SLURM here"),
+        (["--slurm", "gpu", "seed=0,1"], "is not KEY=VALUE"),
+        (["env.side=1,4"], "side"),
+        ([], "seed=0,1,2"),
+        (["--status"], "run.dir=DIR"),
+    ],
+)
+def test_mistakes_are_one_sentence(words, sentence, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["sweep", *words]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said and said.count("\n") == 1
+    assert not list(tmp_path.rglob("checkpoints"))
+
+
+def test_a_failed_task_does_not_end_the_others(tmp_path, capsys):
+    # The last combination composes, and its training fails: the directory of its run is a file.
+    home = tmp_path / "s"
+    sweeps.make(home, [[*SMALL, f"seed={seed}"] for seed in (0, 1)])
+    (home / "000").write_text("in the way")
+    assert main(["sweep", f"run.dir={home}"]) == 1
+    said = capsys.readouterr().out
+    assert "is a file" in said and "1 of 2 tasks failed" in said and "1 finished" in said
+
+
+@pytest.mark.slow
+def test_a_killed_task_goes_on_from_its_checkpoint(tmp_path):
+    overrides = [*SMALL, "trainer.steps=6000", "trainer.chunk=50", "trainer.checkpoint_every=50"]
+    [task] = sweeps.make(tmp_path / "s", [overrides])
+    code = "import sys; from pathlib import Path; from twinax.cli import _places; from twinax.runs import sweeps\n"
+    code += "print(repr(_places.carry_out(sweeps.read(Path(sys.argv[1]))[0], sys.argv[2], tries=2)))"
+    words = [sys.executable, "-c", code, task.sweep, str(tmp_path)]
+    started = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    while not [step for step in _steps(task) if step]:
+        time.sleep(0.05)
+    for child in Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+    assert task.status() != "finished" and task.command()[0] == "resume"
+    assert started.communicate()[0].strip() == "''"
+    assert task.status() == "finished" and task.command() == []
+
+
+def _steps(task):
+    from twinax.runs import checkpoint
+
+    return checkpoint.steps(task.run)
+
+
+def test_a_local_ray_cluster(tmp_path, capsys):
+    pytest.importorskip("ray")
+    home = tmp_path / "ray"
+    assert main(["sweep", "--on", "ray", "--at-once", "2", *SMALL, "seed=0,1", f"run.dir={home}"]) == 0
+    assert "2 finished" in capsys.readouterr().out
+    # One run for each task, equal to the same training without Ray.
+    assert main(["train", "--quiet", *SMALL, "seed=1", f"run.dir={tmp_path / 'alone'}"]) == 0
+    one, other = (json.loads((path / "summary.json").read_text()) for path in (home / "001", tmp_path / "alone"))
+    assert one["loss"] == other["loss"]
+
+
+@pytest.mark.slow
+def test_submitit_carries_tasks(tmp_path):
+    pytest.importorskip("submitit")
+    tasks = sweeps.make(tmp_path / "jobs", [[*SMALL, f"seed={seed}"] for seed in (0, 1)])
+    ended = dict(_places.submitted(tasks, Wanted(), "local"))
+    assert ended == dict.fromkeys(tasks, "") and {task.status() for task in tasks} == {"finished"}
+
+
+def test_slurm_is_asked_for_what_was_wanted(tmp_path, monkeypatch):
+    pytest.importorskip("submitit")
+    place = tmp_path / "bin"
+    place.mkdir()
+    for name in ("srun", "sbatch"):
+        # It keeps the script, and says that the queue is closed.
+        text = f"""\
+            #!/bin/sh
+            [ {name} = sbatch ] && cp "$1" {tmp_path}/script.sh
+            echo closed >&2; exit 1
+        """
+        (place / name).write_text(textwrap.dedent(text))
+        (place / name).chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+    tasks = sweeps.make(tmp_path / "s", [[*SMALL, f"seed={seed}"] for seed in (0, 1)])
+    options = {"timeout_min": 60, "slurm_partition": "gpu"}
+    with pytest.raises(TwinaxError, match="closed"):
+        list(_places.slurm(tasks, Wanted(at_once=1, cpus=3, gpus=1, slurm=options)))
+    script = (tmp_path / "script.sh").read_text()
+    for line in ("partition=gpu", "time=60", "cpus-per-task=3", "gpus-per-node=1", "array=0-1%1"):
+        assert f"#SBATCH --{line}" in script, script

@@ -1,0 +1,48 @@
+"""PPO learns what its presets promise, in the time that they promise it, with every seed."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from twinax import conf
+from twinax.engines import make_engine
+
+SEEDS = (0, 1, 2)
+
+
+def learned(seed: int, *overrides: str) -> tuple[dict[str, float], float]:
+    """The evaluation after a training by a preset, and its seconds, compilation included."""
+    config = conf.compose([*overrides, f"seed={seed}"])
+    engine = make_engine(config.trainer.mode, conf.build_problem(config), chunk=config.trainer.chunk)
+    engine.start(seed)
+    begin = time.perf_counter()
+    engine.run(config.trainer.steps)
+    return engine.evaluate(), time.perf_counter() - begin
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("mode", "most"), [("jax", 40), ("torch", 80)])
+def test_cartpole_balances(mode, most, seed):
+    # On two quiet cores under 20 s; here two tests run side by side.
+    metrics, seconds = learned(seed, "experiment=ppo", "env=cartpole", f"trainer.mode={mode}")
+    assert metrics["episode_return"] >= 475
+    assert seconds < most
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("env", "least"), [("pendulum", -200), ("acrobot", -100)])
+def test_torques_are_learned(env, least, seed):
+    assert learned(seed, "experiment=ppo", f"env={env}")[0]["episode_return"] >= least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_robot_stands_against_pushes(seed):
+    pytest.importorskip("mujoco")
+    metrics, seconds = learned(seed, "experiment=biped", "task=stand")
+    assert metrics["episode_length"] >= 480  # of 500 steps, which are 10 s; holding the home pose: below 400
+    assert seconds < 600

@@ -1,0 +1,148 @@
+"""Train every combination of settings, each a run of its own: on this machine, on a Ray cluster, on SLURM.
+
+twinax sweep experiment=ppo env=cartpole,acrobot seed=0,1,2 run.dir=runs/sweep
+twinax sweep run.dir=runs/sweep                                 # go on with what has not ended
+twinax sweep run.dir=runs/sweep --status                        # what there is so far, also while it runs
+twinax sweep --on ray --address auto --cpus 2 seed=0,1,2,3      # a Ray cluster; without --address one of this machine
+twinax sweep --on slurm --minutes 60 --slurm partition=gpu --gpus 1 seed=0,1,2,3
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twinax.cli import _console, _settings
+from twinax.errors import TwinaxError, UnknownName
+
+if TYPE_CHECKING:
+    from twinax.runs.sweeps import Task
+
+HELP = "train many settings and seeds: here, on Ray, on SLURM"
+
+_SHOWN = 6
+"""Most results that the table shows; the rest is in sweep.csv."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--on", default="local", metavar="PLACE", help="local (default), ray or slurm")
+    parser.add_argument("--at-once", type=int, metavar="N", help="most tasks at one time (local: 1)")
+    parser.add_argument("--cpus", type=int, default=1, metavar="N", help="processors of a task (ray, slurm; default 1)")
+    parser.add_argument("--gpus", type=int, default=0, metavar="N", help="accelerators of a task (ray, slurm)")
+    parser.add_argument("--tries", type=int, default=3, metavar="N", help="begin a killed task so often (default 3)")
+    parser.add_argument("--address", help="of a Ray cluster, or auto; without it one is started here")
+    parser.add_argument("--minutes", type=int, metavar="N", help="longest time of a SLURM job")
+    parser.add_argument(
+        "--slurm", action="append", default=[], metavar="KEY=VALUE", help="another option of sbatch, such as partition"
+    )
+    parser.add_argument("--status", action="store_true", help="show what there is so far and start nothing")
+    _settings.add_overrides(parser)
+
+
+def run(found: Namespace) -> int:
+    from twinax.cli._places import PLACES
+    from twinax.runs import sweeps
+
+    if found.on not in PLACES:
+        raise UnknownName("place", found.on, PLACES)
+    wanted = read_wanted(found)
+    directory, overrides = split_directory(found.overrides)
+    if found.status or not overrides:
+        tasks = sweeps.read(must_be_given(directory))
+    else:
+        tasks = begin(directory, overrides)
+    home = Path(tasks[0].sweep)
+    if found.status:
+        print_state(home, tasks)
+        return 0
+    left = [task for task in tasks if task.status() != "finished"]
+    _console.facts({"sweep": home, "tasks": f"{len(tasks)}, {len(left)} to do, on {found.on}"})
+    errors = 0
+    for number, (task, error) in enumerate(PLACES[found.on](left, wanted) if left else (), 1):
+        errors += bool(error)
+        print(f"{number} of {len(left)}: {task.name} {' '.join(task.overrides)}: {error or 'done'}", flush=True)
+    print_state(home, tasks)
+    if errors:
+        print(f"{errors} of {len(left)} tasks failed; go on with: twinax sweep run.dir={home}")
+    return 1 if errors else 0
+
+
+def begin(directory: Path | None, overrides: Sequence[str]) -> list[Task]:
+    """The tasks of new settings; all are composed first, so that a mistake in the last is told before the first."""
+    from twinax import conf
+    from twinax.runs import sweeps
+
+    combinations = conf.split_commas(overrides)
+    configs = [conf.compose(one) for one in combinations]
+    for config in configs:
+        conf.build_problem(config)
+    home = directory or _settings.choose_directory(configs[0], "sweep")
+    return sweeps.make(home.resolve(), combinations)
+
+
+def split_directory(overrides: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """`run.dir`, which is the sweep's here, and the other settings."""
+    named = [text.partition("=")[2].strip("'\"") for text in overrides if text.startswith("run.dir=")]
+    rest = [text for text in overrides if not text.startswith("run.dir=")]
+    return (Path(named[-1]).resolve() if named else None), rest
+
+
+def must_be_given(directory: Path | None) -> Path:
+    if directory is None:
+        raise TwinaxError(
+            "a sweep needs settings with several values, such as seed=0,1,2, or run.dir=DIR to go on with"
+        )
+    return directory
+
+
+def read_wanted(found: Namespace) -> Any:
+    """What each task may use."""
+    from twinax.cli._places import Wanted
+
+    for name, least in (("at_once", 1), ("cpus", 1), ("gpus", 0), ("tries", 1), ("minutes", 1)):
+        value = getattr(found, name)
+        if value is not None and value < least:
+            raise TwinaxError(f"--{name.replace('_', '-')} is {value}; it must be at least {least}")
+    options: dict[str, Any] = {"timeout_min": found.minutes} if found.minutes else {}
+    for text in found.slurm:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise TwinaxError(f"--slurm {text} is not KEY=VALUE, such as partition=gpu")
+        options[f"slurm_{key.replace('-', '_')}"] = int(value) if value.isdigit() else value
+    return Wanted(found.at_once, found.cpus, found.gpus, found.tries, found.address, options)
+
+
+def print_state(home: Path, tasks: Sequence[Task]) -> None:
+    """How many have ended, means over seeds, and where the rest is."""
+    from collections import Counter
+
+    from twinax.runs import sweeps
+
+    counts = Counter(task.status() for task in tasks)
+    groups = sweeps.group(tasks)
+    keys = [name for name in sweeps.varied(tasks) if name != "seed"]
+    names = list(dict.fromkeys(name for one in groups for name in one.results))[:_SHOWN]
+    _console.table(
+        "means of the runs that ended, with half of the 95 % confidence interval",
+        (*keys, "runs", *names),
+        [(*one.setting, one.tasks, *(show(one.results.get(name)) for name in names)) for one in groups],
+        numbers_from=len(keys),
+    )
+    runs = " ".join(str(task.run) for task in tasks if task.summary())
+    _console.facts(
+        {
+            "status": ", ".join(f"{number} {status}" for status, number in counts.items()),
+            "written": sweeps.write_table(home, tasks),
+            **({"next": f"twinax report {runs}"} if runs else {}),
+        }
+    )
+
+
+def show(result: tuple[float, float] | None) -> str:
+    """A mean and what it may be wrong by."""
+    if result is None:
+        return "-"
+    mean, half = result
+    return _console.show(mean) if half != half else f"{_console.show(mean)} ± {half:.2g}"

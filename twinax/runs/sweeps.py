@@ -1,0 +1,163 @@
+"""A sweep: one training for each combination of settings, each a run of its own in the sweep's directory.
+
+sweep.json          the settings of every task, written before the first begins
+sweep.csv           a row for each task: settings, status, metrics
+000/, 001/, ...     the runs
+logs/000.log        what the command of a task printed
+slurm/              scripts and logs of SLURM jobs, where there are any
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinax.errors import TwinaxError
+from twinax.runs import checkpoint, files, metrics_csv, plain
+from twinax.runs.curves import half_width
+from twinax.runs.directory import RunDirectory
+
+NOT_COMPARED = ("steps", "seconds", "seed", "seeds", "threads", "parameters", "loss_per_seed")
+"""Numbers of a summary that are no result."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One training of a sweep."""
+
+    sweep: str
+    """The sweep's directory."""
+    name: str
+    """Its number, which names its run."""
+    overrides: tuple[str, ...]
+    """Its settings, `run.dir` left out."""
+
+    @property
+    def run(self) -> Path:
+        return Path(self.sweep) / self.name
+
+    @property
+    def log(self) -> Path:
+        return Path(self.sweep) / "logs" / f"{self.name}.log"
+
+    @property
+    def setting(self) -> dict[str, str]:
+        """Its settings by key."""
+        return {key: value for key, _, value in (text.partition("=") for text in self.overrides)}
+
+    def summary(self) -> dict[str, Any]:
+        """The run's summary; empty before there is one."""
+        return RunDirectory(self.run).read_summary() if self.run.is_dir() else {}
+
+    def status(self) -> str:
+        """waiting, begun, or what the run itself says: running, interrupted, diverged, finished."""
+        return self.summary().get("status") or ("begun" if checkpoint.steps(self.run) else "waiting")
+
+    def command(self) -> list[str]:
+        """The words after `twinax` that begin it or go on with it; none when it has ended."""
+        if self.status() == "finished":
+            return []
+        if checkpoint.steps(self.run):
+            return ["resume", str(self.run)]
+        return ["train", *self.overrides, _quoted("run.dir", str(self.run))]
+
+
+def _quoted(key: str, value: str) -> str:
+    """An override whose value may have any character."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"{key}='{escaped}'"
+
+
+def make(directory: Path, combinations: Sequence[Sequence[str]]) -> list[Task]:
+    """The tasks of a new sweep, or of the same one begun before."""
+    tasks = [Task(str(directory), f"{number:03d}", tuple(overrides)) for number, overrides in enumerate(combinations)]
+    path = directory / "sweep.json"
+    if path.exists():
+        if read(directory) != tasks:
+            raise TwinaxError(
+                f"{directory} holds a sweep with other settings; go on with it by `twinax sweep run.dir={directory}` "
+                "or choose another run.dir"
+            )
+        return tasks
+    RunDirectory(directory).refuse_if_used()
+    stored = {"format": 1, "tasks": [{"name": task.name, "overrides": list(task.overrides)} for task in tasks]}
+    with files.writing("the sweep", path):
+        (directory / "logs").mkdir(parents=True, exist_ok=True)
+        files.replace_file(path, plain.dumps(stored, indent=2) + "\n")
+    return tasks
+
+
+def read(directory: Path) -> list[Task]:
+    """The tasks of a sweep that was begun."""
+    path = directory / "sweep.json"
+    if not path.exists():
+        raise TwinaxError(f"{directory} holds no sweep to go on with; give settings with several values, as seed=0,1,2")
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return [Task(str(directory), one["name"], tuple(one["overrides"])) for one in stored["tasks"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TwinaxError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+
+
+def varied(tasks: Sequence[Task]) -> list[str]:
+    """The keys whose value differs between tasks, in the order of their appearance."""
+    names = dict.fromkeys(key for task in tasks for key in task.setting)
+    return [name for name in names if len({task.setting.get(name) for task in tasks}) > 1]
+
+
+def write_table(directory: Path, tasks: Sequence[Task]) -> Path:
+    """Write sweep.csv: a row for each task."""
+    rows = []
+    for task in tasks:
+        chosen = {name: task.setting.get(name, "") for name in varied(tasks)}
+        rows.append({"task": task.name, **chosen, "status": task.status(), **_results(task.summary())})
+    path = directory / "sweep.csv"
+    with files.writing("the table", path):
+        files.replace_file(path, metrics_csv.table(rows))
+    return path
+
+
+@dataclass(frozen=True)
+class Group:
+    """What tasks that differ only in their seed gave together."""
+
+    setting: tuple[str, ...]
+    """The values of the varied keys, the seed left out."""
+    tasks: int
+    """How many have ended."""
+    results: dict[str, tuple[float, float]]
+    """Mean, and half the width of its 95 % confidence interval (not a number with one task)."""
+
+
+def group(tasks: Sequence[Task]) -> list[Group]:
+    """Means over seeds, a group for each other setting, in the order of the tasks."""
+    keys = [name for name in varied(tasks) if name != "seed"]
+    members: dict[tuple[str, ...], list[Mapping[str, float]]] = {}
+    for task in tasks:
+        found = members.setdefault(tuple(task.setting.get(name, "") for name in keys), [])
+        if task.status() == "finished":
+            found.append(_results(task.summary()))
+    return [Group(setting, len(found), _means(found)) for setting, found in members.items()]
+
+
+def _results(summary: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        name: float(value)
+        for name, value in summary.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and name not in NOT_COMPARED
+    }
+
+
+def _means(found: Iterable[Mapping[str, float]]) -> dict[str, tuple[float, float]]:
+    found = list(found)
+    names = [name for name in (found[0] if found else ()) if all(name in one for one in found)]
+    values = {name: np.array([one[name] for one in found]) for name in names}
+    return {
+        name: (float(one.mean()), float(half_width(one)) if len(one) > 1 else math.nan) for name, one in values.items()
+    }
