@@ -23,7 +23,7 @@ from measuring import CACHE, ask, machine, timed
 SUBSTEPS = 5
 CASES: dict[str, tuple[str, ...]] = {
     "mujoco.rollout alone": ("rollout",),
-    "level 1, one robot": ("engine", "1", "level=1"),
+    "level 1, 16 robots": ("engine", "1", "level=1"),
     "level 1, 256 robots": ("engine", "1", "level=1", "ppo.worlds=256", "ppo.steps=24", "task.threads=0"),
     "level 2, C": ("brax", "level=2"),
     "level 2, MJX, 32 robots": ("brax", "level=2", "task.runner=mjx", "ppo.worlds=32", "ppo.minibatches=4"),
@@ -119,7 +119,7 @@ def brax(*words: str, repeats: int) -> dict:
     iterations = 2 if config.task.runner == "mjx" else 10
     run = train_with_brax(problem, iterations * (repeats + 1), evaluations=repeats + 1, progress=False)
     # The first epoch holds the compilation.
-    rates = [row["environment_steps_per_second"] for row in run.rows if "environment_steps_per_second" in row][1:]
+    rates = [row["environment_steps_per_second"] for row in run.metrics if "environment_steps_per_second" in row][1:]
     found = {"rate": float(np.median(rates)), "rates": rates}
     return {**found, "share": None, "physics_seconds": watch.seconds, "parameters": run.summary["parameters"]}
 
@@ -181,7 +181,7 @@ def main() -> None:
         )
     ratios = {}
     if "level 3, C" in results:
-        for other in ("mujoco.rollout alone", "level 1, one robot", "level 1, 256 robots", "level 2, C"):
+        for other in ("mujoco.rollout alone", "level 1, 16 robots", "level 1, 256 robots", "level 2, C"):
             if other in results:
                 ratios[f"level 3, C / {other}"] = results["level 3, C"]["rate"] / results[other]["rate"]
     for name, ratio in ratios.items():

@@ -132,12 +132,12 @@ LEARNING = {
 }
 
 
-ALONE = {
+FROM_PYTHON = {
     "trainer": {"mode": "hybrid", "chunk": 1},
     "task": {"threads": 1},
-    "ppo": {"worlds": 1, "steps": 2048},
+    "ppo": {"worlds": 16, "steps": 384},
 }
-"""One robot, stepped from Python."""
+"""A few robots, stepped from Python."""
 
 BRAX = {
     "ppo": {"policy": "tanh", "std": "state", "activation": "silu", "advantage": "brax", "clip": 0.3},
@@ -169,7 +169,7 @@ EXPERIMENT = Experiment(
         "level": Group(
             default="level_3",
             choices={
-                "level_1": Preset({"level": LevelSection("level_1"), **ALONE}),
+                "level_1": Preset({"level": LevelSection("level_1"), **FROM_PYTHON}),
                 "level_2": Preset({"level": LevelSection("level_2"), **BRAX}),
                 "level_3": LevelSection("level_3"),
                 "level_4": Preset({"level": LevelSection("level_4"), "trainer": {"devices": 2}, "ppo": {"groups": 2}}),
