@@ -2,11 +2,11 @@
 
     python benchmarks/ppo_levels.py                 # every case, about ten minutes
     python benchmarks/ppo_levels.py --quick         # few repeats, to see that it runs
-    python benchmarks/ppo_levels.py --only "level 3"
+    python benchmarks/ppo_levels.py --only "level 3"     # a pattern; results of the others stay
 
 The task `walk` as `twinax train experiment=biped` trains it: rollout, advantages, 32 updates, normalisers, a control
-step being 5 steps of physics. `mujoco.rollout alone` steps the same robot in MuJoCo's own threads from states of the
-training, and does nothing else. Each case runs in its own process; compilation is apart; rates are medians. The share
+step being 5 steps of physics. `mujoco.rollout alone` replays the states and targets of such a training in MuJoCo's own
+threads, and does nothing else. Each case runs in its own process; compilation is apart; rates are medians. The share
 of physics is the time within MuJoCo in C, or for MJX that of a program of the physics alone, of the whole.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from pathlib import Path
 
@@ -21,12 +22,13 @@ import numpy as np
 from measuring import CACHE, ask, machine, timed
 
 SUBSTEPS = 5
+FEW = ("ppo.worlds=32", "ppo.steps=4", "ppo.minibatches=4", "ppo.episodes=4", "task.time_limit=4")
 CASES: dict[str, tuple[str, ...]] = {
     "mujoco.rollout alone": ("rollout",),
     "level 1, 16 robots": ("engine", "1", "level=1"),
     "level 1, 256 robots": ("engine", "1", "level=1", "ppo.worlds=256", "ppo.steps=24", "task.threads=0"),
     "level 2, C": ("brax", "level=2"),
-    "level 2, MJX, 32 robots": ("brax", "level=2", "task.runner=mjx", "ppo.worlds=32", "ppo.minibatches=4"),
+    "level 2, MJX, 32 robots": ("brax", "level=2", "task.runner=mjx", *FEW),
     "level 3, C": ("engine", "10", "level=3"),
     "level 3, C, pipelined": ("engine", "10", "level=3", "ppo.pipelined=true"),
     "level 3, C, 1024 robots": ("engine", "3", "level=3", "ppo.worlds=1024"),
@@ -125,30 +127,36 @@ def brax(*words: str, repeats: int) -> dict:
 
 
 def rollout(repeats: int) -> dict:
-    """MuJoCo's own threads, from states of a training that has begun."""
+    """MuJoCo's own threads alone, with the states and targets of a training that has begun."""
     import mujoco
     from mujoco.rollout import Rollout
 
     from twinax.engines import make_engine
+    from twinax.envs.biped._physics_c import CPhysics
 
     _, problem = configured(["level=3"])
-    made = make_engine("jax", problem, chunk=5)
+    made = make_engine("jax", problem, chunk=10)
     made.start(0)
-    made.run(5)
-    state, physics = made.state().carry.playing.now.state, problem.world.physics
-    number, threads = len(state.qpos), physics.threads
-    start = np.concatenate([np.zeros((number, 1)), state.qpos, state.qvel], 1).astype(np.float64)
-    control = np.zeros((number, 24 * SUBSTEPS, physics.model.nu))
-    control[:] = problem.world.target(np.zeros(physics.model.nu))
-    data = [mujoco.MjData(physics.model) for _ in range(threads)]
+    made.run(10)
+    calls, own = [], CPhysics._step
 
-    with Rollout(nthread=threads) as pool:
+    def recorded(self, qpos, qvel, target, *rest):
+        start = np.concatenate([np.zeros((len(qpos), 1)), qpos, qvel], 1)
+        calls.append((start, np.repeat(target[:, None], SUBSTEPS, 1)))
+        return own(self, qpos, qvel, target, *rest)
+
+    CPhysics._step = recorded  # ty: ignore
+    made.run(10)
+    physics = problem.world.physics
+    data = [mujoco.MjData(physics.model) for _ in range(physics.threads)]
+    with Rollout(nthread=physics.threads) as pool:
 
         def once() -> int:
-            pool.rollout(physics.model, data, start, control)
-            return number * 24
+            for start, control in calls:
+                pool.rollout(physics.model, data, start, control)
+            return sum(len(start) for start, _ in calls)
 
-        return {**timed(once, 3 * repeats), "share": 1.0}
+        return {**timed(once, repeats), "share": 1.0}
 
 
 HOW = {"engine": engine, "brax": brax, "rollout": rollout}
@@ -157,7 +165,7 @@ HOW = {"engine": engine, "brax": brax, "rollout": rollout}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", default="", help="run only cases whose name contains this")
+    parser.add_argument("--only", default="", help="run only such cases again, of those so far")
     parser.add_argument("--out", default=str(CACHE / "ppo_levels.json"))
     parser.add_argument("--work", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -168,9 +176,10 @@ def main() -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
     repeats = "1" if arguments.quick else "5"
     print(f"{'case':26s} {'steps/s':>10s} {'physics/s':>10s} {'compile s':>10s} {'in physics':>10s}")
-    results = {}
+    out = Path(arguments.out)
+    results = json.loads(out.read_text())["results"] if arguments.only and out.exists() else {}
     for name, (how, *words) in CASES.items():
-        if arguments.only not in name:
+        if not re.search(arguments.only, name):
             continue
         found = results[name] = ask(__file__, ["--work", how, repeats, *words])
         compiled, share = found.get("compile_seconds"), found["share"]
@@ -181,12 +190,18 @@ def main() -> None:
         )
     ratios = {}
     if "level 3, C" in results:
+        whole = results.get("level 3, C, 1024 robots")
+        if whole and "mujoco.rollout alone" in results:
+            ratios["level 3, C, 1024 robots / mujoco.rollout alone"] = (
+                whole["rate"] / results["mujoco.rollout alone"]["rate"]
+            )
         for other in ("mujoco.rollout alone", "level 1, 16 robots", "level 1, 256 robots", "level 2, C"):
             if other in results:
                 ratios[f"level 3, C / {other}"] = results["level 3, C"]["rate"] / results[other]["rate"]
     for name, ratio in ratios.items():
         print(f"{name}: {ratio:.2f}")
-    Path(arguments.out).write_text(
+    results = {name: results[name] for name in CASES if name in results}
+    out.write_text(
         json.dumps({"machine": machine(), "ratios": ratios, "results": results, "substeps": SUBSTEPS}, indent=1)
     )
     print(f"written to {arguments.out}")

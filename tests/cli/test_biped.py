@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("mujoco")
 
 SMALL = ["ppo.worlds=8", "ppo.steps=8", "ppo.minibatches=2", "ppo.epochs=1", "ppo.hidden=[8,8]", "ppo.pool=16"]
-SMALL += ["ppo.episodes=2", "ppo.film=false", "task.time_limit=10", "trainer.steps=4"]
+SMALL += ["ppo.episodes=2", "ppo.film=false", "task.time_limit=10", "trainer.steps=4", "trainer.chunk=2"]
 
 
 @pytest.mark.slow

@@ -14,12 +14,12 @@ from jaxtyping import TypeCheckError, install_import_hook
 
 from twinax.noise import numpy_draws
 
-PACKAGES = ["twinax.envs", "twinax.gflownet", "twinax.iqn", "twinax.networks", "twinax.offline"]
+PACKAGES = ["twinax.envs", "twinax.gflownet", "twinax.iqn", "twinax.networks", "twinax.offline", "twinax.ppo"]
 
 with install_import_hook(PACKAGES, "beartype.beartype"):
-    from twinax import gflownet, iqn, offline
+    from twinax import gflownet, iqn, offline, ppo
     from twinax.engines import make_engine
-    from twinax.envs import Cleanup, GridReward, Hypergrid, PointMaze, TreasureHunt
+    from twinax.envs import Acrobot, CartPole, Cleanup, GridReward, Hypergrid, Pendulum, PointMaze, TreasureHunt
     from twinax.envs.biped import ROBOTS, VARIED, make_biped, mirror_motion
     from twinax.gflownet._exploration import sample_actions
 
@@ -58,9 +58,21 @@ def walks():
         yield name, offline.problem(agent, data, data, pretrain_steps=1, batch_size=4, task=task)
 
 
+def agents_in_worlds():
+    """Every kind of policy and advantage, with pools, groups, both normalisers, and playing while learning."""
+    small: dict = {"hidden": (8, 8), "worlds": 4, "steps": 6, "epochs": 1, "minibatches": 2, "episodes": 2}
+    yield "cartpole", ppo.problem(CartPole(time_limit=4), normalise_observations=True, target_kl=0.01, **small)
+    yield "acrobot", ppo.problem(Acrobot(time_limit=4), advantage="cleanrl", shared=True, pipelined=True, **small)
+    world = Pendulum(time_limit=4)
+    pooled: dict = {"pool": 16, "groups": 2, "normalise_rewards": True, **small}
+    yield "pendulum", ppo.problem(world, policy="tanh", std="state", advantage="brax", **pooled)
+    yield "pendulum, gaussian", ppo.problem(world, standardise="rollout", advantage="rsl_rl", **small)
+
+
 FAMILIES = {"gflownet": (hypergrids, ("torch", "hybrid", "jax")), "iqn": (hunts, ("torch", "hybrid", "jax"))}
 # Eager PyTorch visits every function that JAX would trace.
 FAMILIES["offline"] = (walks, ("torch",))
+FAMILIES["ppo"] = (agents_in_worlds, ("torch",))
 
 
 def legs() -> None:

@@ -31,12 +31,20 @@ class Devices:
     def spread(self, state: Any, divided: Any) -> Any:
         """Arrays that are known here in whole, on all devices."""
 
-        def one(x, is_divided):
+        def one(x, sharding):
             x = np.asarray(x)
-            sharding = NamedSharding(self.mesh, _spec(is_divided))
             return jax.make_array_from_callback(x.shape, sharding, lambda index: x[index])
 
-        return jax.tree.map(one, state, divided)
+        return jax.tree.map(one, state, self.shardings(divided))
+
+    def shardings(self, divided: Any) -> Any:
+        """Where each array of a tree is."""
+        return jax.tree.map(lambda is_divided: NamedSharding(self.mesh, _spec(is_divided)), divided)
+
+    def compiled(self, program: Callable, divided: Any) -> Any:
+        """Of `program(state, ...) -> (state, same on all)`: arrays come out where they went in, empty ones as well."""
+        placed = (self.shardings(divided), NamedSharding(self.mesh, PartitionSpec()))
+        return jax.jit(program, donate_argnums=0, out_shardings=placed)
 
     def run(self, function: Callable, state: Any, divided: Any, *rest: Any) -> Any:
         """`function(state, *rest) -> (state, same on all)` with each device on its own part."""

@@ -95,7 +95,7 @@ class JaxEngine(Engine):
         self._devices = Devices(devices) if devices > 1 else None
         self.processes = num_processes()
         self._state: Any = None
-        self._program = jax.jit(self._chunk, donate_argnums=0)
+        self._program: Any = jax.jit(self._chunk, donate_argnums=0)
         self._compiled: Any = None
         # Seeds and devices have their halves one after the other, within their common program.
         self._beside: SideBySide | None = None
@@ -171,6 +171,8 @@ class JaxEngine(Engine):
         count = jnp.asarray(steps, jnp.int32)
         if self._compiled is None:
             begin = time.perf_counter()
+            if self._devices is not None:
+                self._program = self._devices.compiled(self._chunk, self._divided(self._state))
             self._compiled = self._program.lower(self._state, settings, count).compile()
             self.compile_seconds = time.perf_counter() - begin
         try:
