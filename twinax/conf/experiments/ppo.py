@@ -82,7 +82,7 @@ def check_sizes(config: Learning, subject: PPO) -> None:
 TRAINER = {"batch_size": 1, "chunk": 5}
 SETTINGS: dict[str, dict[str, Any]] = {
     "cartpole": {"trainer": {**TRAINER, "steps": 60}},
-    "acrobot": {"trainer": {**TRAINER, "steps": 60}, "ppo": {"normalise_observations": True}},
+    "acrobot": {"trainer": {**TRAINER, "steps": 100}, "ppo": {"normalise_observations": True}},
     "pendulum": {
         "trainer": {**TRAINER, "steps": 100},
         "ppo": {"gamma": 0.95, "normalise_rewards": True, "entropy_weight": 0.0, "epochs": 10, "value_clip": 0.0},
