@@ -6,39 +6,45 @@ import json
 
 import pytest
 
+from twinax.cli import _child, main
+
 pytest.importorskip("mujoco")
 
 SMALL = ["ppo.worlds=8", "ppo.steps=8", "ppo.minibatches=2", "ppo.epochs=1", "ppo.hidden=[8,8]", "ppo.pool=16"]
 SMALL += ["ppo.episodes=2", "ppo.film=false", "task.time_limit=10", "trainer.steps=4", "trainer.chunk=2"]
 
 
+def twinax(*words: str):
+    """A command in a process of its own: devices are made before JAX begins."""
+    return _child.start(*words, capture=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [1, 2, 3, 4])
-def test_every_level_trains_and_is_exported(twinax, tmp_path, level):
+def test_every_level_trains_and_is_exported(tmp_path, level):
     run = tmp_path / f"level{level}"
     done = twinax("train", "experiment=biped", "task=stand", f"level={level}", *SMALL, f"run.dir={run}")
-    assert done.code == 0, done.err
+    assert done.returncode == 0, done.stderr
     summary = json.loads((run / "summary.json").read_text())
     assert summary["status"] == "finished" and summary["steps"] == 4 and summary["episode_length"] > 0
-    assert twinax("eval", str(run)).code == 0
+    assert twinax("eval", str(run)).returncode == 0
     done = twinax("export", str(run), str(tmp_path / f"policy{level}.onnx"))
-    assert done.code == 0, done.err
+    assert done.returncode == 0, done.stderr
     # A run of any level goes on at the heart of level 3.
     done = twinax("resume", str(run), "trainer.steps=6", "trainer.mode=jax", "trainer.devices=1")
-    assert done.code == 0, done.err
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
-def test_the_robot_is_filmed_and_reported(twinax, tmp_path):
+def test_the_robot_is_filmed_and_reported(tmp_path):
     run = tmp_path / "run"
     words = [word for word in SMALL if "film" not in word]
-    assert twinax("train", "experiment=biped", "task=walk", *words, f"run.dir={run}").code == 0
+    assert twinax("train", "experiment=biped", "task=walk", *words, f"run.dir={run}").returncode == 0
     done = twinax("eval", str(run), "--film")
-    assert done.code == 0, done.err
+    assert done.returncode == 0, done.stderr
     assert list((run / "films").glob("eval-episode-*.gif"))
-    assert twinax("report", str(run)).code == 0
-    page = (run / "report.html").read_text()
-    assert "train_return" in page or "train return" in page
+    assert twinax("report", str(run)).returncode == 0
+    assert list((run / "plots").glob("*reward*.png")) and (run / "report.html").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(
@@ -54,8 +60,6 @@ def test_the_robot_is_filmed_and_reported(twinax, tmp_path):
     ],
 )
 def test_mistakes_are_one_sentence(words, sentence, capsys):
-    from twinax.cli import main
-
     assert main(["train", "experiment=biped", *words]) == 2
     said = capsys.readouterr().err
     assert sentence in said and said.count("\n") == 1

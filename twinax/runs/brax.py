@@ -41,6 +41,8 @@ def train_with_brax(
     checkpoints that `twinax eval`, `resume` and `export` read; Brax keeps neither its optimizer's memory nor its
     worlds, so going on from one begins with fresh ones.
     """
+    # Brax divides its steps evenly between evaluations, and would do more of them than were asked for.
+    evaluations = max(number for number in range(1, max(evaluations, 1) + 1) if steps % number == 0)
     env = brax_env(subject.world)
     from brax.training.agents.ppo import networks as brax_networks
     from brax.training.agents.ppo.train import train

@@ -130,8 +130,9 @@ class Session:
             except KeyboardInterrupt:
                 sentence = f"stopped at once; {self._last_saved()}; {self.how_to_resume}"
                 raise Interrupted(sentence, stop.exit_code) from None
-        self._show(progress)
-        return self._result()
+        result = self._result()
+        self._show(result.state, progress)
+        return result
 
     def save(self, status: str = "running") -> None:
         """Write a checkpoint of now and the summary; older checkpoints beyond the plan's number go."""
@@ -218,12 +219,11 @@ class Session:
                 progress.say(f"no films: {error}")
             self._films_refused = True
 
-    def _show(self, progress: Progress) -> None:
+    def _show(self, state: State, progress: Progress) -> None:
         """Film one episode of what was learned; whatever is in its way costs the film, not the run."""
         problem = self.engine.problem
         if self.directory is None or not problem.film:
             return
-        state = self.engine.state()
         if self.plan.seeds > 1:
             state = tree.map_leaves(lambda x: x[0], state)
         try:
