@@ -46,3 +46,15 @@ def test_the_robot_stands_against_pushes(seed):
     metrics, seconds = learned(seed, "experiment=biped", "task=stand")
     assert metrics["episode_length"] >= 480  # of 500 steps, which are 10 s; holding the home pose: below 400
     assert seconds < 600
+
+
+@pytest.mark.slow
+def test_style_moves_the_gait_towards_the_reference():
+    pytest.importorskip("mujoco")
+    config = conf.compose(["experiment=biped", "task=walk", "amp=scripted", "amp.style=1.0", "trainer.steps=250"])
+    engine = make_engine("jax", conf.build_problem(config), chunk=10)
+    engine.start(0)
+    engine.run(50)
+    before = engine.evaluate()["gait_distance"]
+    engine.run(100)
+    assert engine.evaluate()["gait_distance"] < 0.75 * before  # 0.38 and 0.23; without style it stays
