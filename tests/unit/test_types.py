@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 # The check makes eager steps a hundred times slower, so the families with the most of them run with the slow tests.
-SLOW = ("gflownet", "iqn")
+SLOW = ("gflownet", "iqn", "ppo")
 FAMILIES = [
     pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in ("biped", "gflownet", "iqn", "offline", "ppo")
 ]

@@ -32,17 +32,17 @@ STANDARDISE = ("minibatch", "rollout", "none")
 
 @tree.record
 class Rows:
-    """Transitions that an update learns from."""
+    """Transitions that an update learns from: rows, or (time, world) before they are."""
 
-    observation: Float[Array, "rows observation"]
+    observation: Float[Array, "*rows observation"]
     """Normalised."""
     critic: Any
     """What the critic sees, normalised; None where that is the observation."""
     point: Array
-    log_prob: Float[Array, " rows"]
-    value: Float[Array, " rows"]
-    advantage: Float[Array, " rows"]
-    target: Float[Array, " rows"]
+    log_prob: Float[Array, "*rows"]
+    value: Float[Array, "*rows"]
+    advantage: Float[Array, "*rows"]
+    target: Float[Array, "*rows"]
     noise: Any
     """Normal numbers for the estimated entropy of a squashed policy; otherwise None."""
 

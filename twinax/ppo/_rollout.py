@@ -36,28 +36,28 @@ class Playing:
 
 @tree.record
 class Rollout:
-    """What happened, time first. The next observation is the true one, from before any restart."""
+    """What happened: time first, or one step without it. The next observation is the true one, from before any restart."""
 
-    observation: Float[Array, "time world observation"]
+    observation: Float[Array, "*time world observation"]
     critic: Any
     point: Array
     """The policy's choice, before it is squashed or limited."""
-    log_prob: Float[Array, "time world"]
-    reward: Float[Array, "time world"]
-    terminated: Bool[Array, "time world"]
-    truncated: Bool[Array, "time world"]
-    next_observation: Float[Array, "time world observation"]
+    log_prob: Float[Array, "*time world"]
+    reward: Float[Array, "*time world"]
+    terminated: Bool[Array, "*time world"]
+    truncated: Bool[Array, "*time world"]
+    next_observation: Float[Array, "*time world observation"]
     next_critic: Any
-    total: Float[Array, "time world"]
+    total: Float[Array, "*time world"]
     """Rewards of the episode so far, this step included."""
-    length: Int[Array, "time world"]
+    length: Int[Array, "*time world"]
     """Steps of the episode so far, this step included."""
-    terms: dict[str, Float[Array, "time world"]]
+    terms: dict[str, Float[Array, "*time world"]]
     recorded: Any = None
     """What a hook has taken down of each step."""
 
     @property
-    def ended(self) -> Bool[Array, "time world"]:
+    def ended(self) -> Bool[Array, "*time world"]:
         """Whether this was the last step of an episode."""
         return self.terminated | self.truncated
 
