@@ -36,7 +36,7 @@ class Playing:
 
 @tree.record
 class Rollout:
-    """What happened: time first, or one step without it. The next observation is the true one, from before any restart."""
+    """What happened: time first, or one step. The next observation is the true one, from before any restart."""
 
     observation: Float[Array, "*time world observation"]
     critic: Any
