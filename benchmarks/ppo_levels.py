@@ -82,7 +82,8 @@ def engine(chunk: str, *words: str, repeats: int) -> dict:
         return number * problem.worlds * problem.steps
 
     found = timed(once, repeats)
-    share = watch.seconds / (time.perf_counter() - begin)
+    # Devices call the physics at the same time, each from its own thread.
+    share = watch.seconds / (time.perf_counter() - begin) / config.trainer.devices
     if config.task.runner == "mjx":
         alone = mjx_rate(problem, repeats)
         found["physics_alone"] = alone
@@ -190,11 +191,10 @@ def main() -> None:
         )
     ratios = {}
     if "level 3, C" in results:
-        whole = results.get("level 3, C, 1024 robots")
-        if whole and "mujoco.rollout alone" in results:
-            ratios["level 3, C, 1024 robots / mujoco.rollout alone"] = (
-                whole["rate"] / results["mujoco.rollout alone"]["rate"]
-            )
+        for case in ("level 3, C, pipelined", "level 3, C, 1024 robots"):
+            if case in results and "mujoco.rollout alone" in results:
+                rate = results["mujoco.rollout alone"]["rate"]
+                ratios[f"{case} / mujoco.rollout alone"] = results[case]["rate"] / rate
         for other in ("mujoco.rollout alone", "level 1, 16 robots", "level 1, 256 robots", "level 2, C"):
             if other in results:
                 ratios[f"level 3, C / {other}"] = results["level 3, C"]["rate"] / results[other]["rate"]
