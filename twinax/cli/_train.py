@@ -10,8 +10,6 @@ from twinax.cli import _console, _settings
 
 HELP = "train a problem and keep the run in a directory"
 
-_NOT_METRICS = ("steps", "seconds", "seed", "seeds", "threads", "parameters", "loss_per_seed")
-
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
@@ -94,7 +92,9 @@ def print_start(config: Any, problem: Any, directory: Path) -> None:
 
 def print_end(summary: dict[str, Any], directory: Path) -> None:
     """What came out, and what to do next."""
-    rows = _console.metric_rows(summary, _NOT_METRICS)
+    from twinax.runs.summary import NO_RESULTS
+
+    rows = _console.metric_rows(summary, NO_RESULTS)
     _console.table(f"after {summary['steps']:,} steps", ("metric", "value"), rows)
     _console.facts({"run": directory, "next": f"twinax report {directory}"})
 

@@ -15,6 +15,9 @@ from twinax.runs.plain import plain
 from twinax.runs.plan import Plan
 from twinax.runs.versions import versions
 
+NO_RESULTS = ("steps", "seconds", "seed", "seeds", "threads", "parameters", "loss_per_seed")
+"""Numbers of a summary that say nothing of what was learned."""
+
 
 def summarize(
     plan: Plan,

@@ -22,9 +22,7 @@ from twinax.errors import TwinaxError
 from twinax.runs import checkpoint, files, metrics_csv, plain
 from twinax.runs.curves import half_width
 from twinax.runs.directory import RunDirectory
-
-NOT_COMPARED = ("steps", "seconds", "seed", "seeds", "threads", "parameters", "loss_per_seed")
-"""Numbers of a summary that are no result."""
+from twinax.runs.summary import NO_RESULTS
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,7 @@ def _results(summary: Mapping[str, Any]) -> dict[str, float]:
     return {
         name: float(value)
         for name, value in summary.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and name not in NOT_COMPARED
+        if isinstance(value, int | float) and not isinstance(value, bool) and name not in NO_RESULTS
     }
 
 
