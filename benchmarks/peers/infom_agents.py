@@ -45,6 +45,8 @@ if name == "mbpo_rebrac":
 if name in ("crl_infonce", "td_infonce", "hilp"):
     config["p_aug"], config["frame_stack"] = None, None
     data = datasets.GCDataset(data, config)
+if name == "dino_rebrac":
+    config["encoder"] = "mlp"  # its encoder of vectors; it has no default
 one = data.sample(1)
 agent = agents[name].create(0, one["observations"], one["actions"], config)
 latent = np.zeros(config["latent_dim"], np.float32) + 1.0 if name in ("hilp", "fb_repr") else None
