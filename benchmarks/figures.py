@@ -76,27 +76,26 @@ def hunt_table(results: dict) -> str:
 
 def agents_table(results: dict) -> str:
     """Updates per second of the offline agents by phase and mode, as Markdown."""
-    beside = RESULTS / "offline_original.json"
-    original = json.loads(beside.read_text())["results"] if beside.exists() else {}
-    low, high = min(results["matrix"]), max(results["matrix"])
-    columns = ["agent", "phase", "jax", "torch", "plain", "GFLOP/s", "jax / torch", "torch / plain"]
+    rows = results["results"]
+    products = [row["products"] for row in rows.values()]
+    modes = [mode for mode in ("jax", "torch", "plain", "original") if mode in next(iter(rows.values()))["updates"]]
+    ratios = [("jax", "torch"), ("torch", "plain"), ("jax", "original")]
+    ratios = [pair for pair in ratios if set(pair) <= set(modes)]
+    columns = ["agent", "phase", *modes, "GFLOP/s", "of products", *(" / ".join(pair) for pair in ratios)]
     lines = [
         "Observations of width 17, actions of width 6, batch 256, four layers of 512; updates per second on 2 cores.",
-        f"The machine multiplied matrices of these sizes at {low:.0f} to {high:.0f} GFLOP/s meanwhile. Plain is eager "
-        "PyTorch, module by module.",
+        "Plain is eager PyTorch, module by module. Of products: jax mode's GFLOP/s over those of products of these",
+        f"sizes alone, {min(products):.0f} to {max(products):.0f}. All had their turns one after the other; medians.",
     ]
-    if original:
-        lines.append("The last columns are another run: the original's own JAX code and ours by turns.")
-        columns += ["original", "jax / original"]
+    if "original" in modes:
+        version = next(iter(rows.values()))["found"]["original"]["jax"]
+        lines.append(f"Original is the published JAX code of these agents, jax {version}, in the same turns.")
     lines += ["", "| " + " | ".join(columns) + " |", "|---|---|" + "---:|" * (len(columns) - 2)]
-    for name, row in results["results"].items():
-        speed = row["updates"]
-        cells = [*name.split(), *(f"{speed[mode]:.1f}" for mode in ("jax", "torch", "plain"))]
-        cells += [f"{speed['jax'] * row['gigaflops']:.0f}", f"{speed['jax'] / speed['torch']:.2f}"]
-        cells.append(f"{speed['torch'] / speed['plain']:.2f}")
-        if original:
-            other = original.get(name, {}).get("updates")
-            cells += [f"{other['original']:.1f}", f"{other['jax'] / other['original']:.2f}"] if other else ["-", "-"]
+    for name, row in rows.items():
+        speed, rate = row["updates"], row["updates"]["jax"] * row["gigaflops"]
+        cells = [*name.split(), *(f"{speed[mode]:.1f}" for mode in modes), f"{rate:.0f}"]
+        cells.append(f"{rate / row['products']:.0%}")
+        cells += [f"{speed[one] / speed[other]:.2f}" for one, other in ratios]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

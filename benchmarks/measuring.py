@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ CACHE = ROOT / ".cache" / "benchmarks"
 def ask(script: str, arguments: list[str], threads: int = 0, python: str = sys.executable) -> dict:
     """Run a script in its own process, perhaps on one core, and read the JSON of its last line."""
     command = [python, str(Path(script).resolve()), *arguments]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment = _environment()
     if threads == 1:
         command = ["taskset", "-c", "0", *command]
         environment["OMP_NUM_THREADS"] = "1"
@@ -27,6 +28,60 @@ def ask(script: str, arguments: list[str], threads: int = 0, python: str = sys.e
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+class Contender:
+    """A script that waits in its own process, so that several can be timed by turns.
+
+    It prints a line of JSON when it is ready, and one more for every line that it is sent (`serve`).
+    """
+
+    def __init__(self, script: str, arguments: list[str], python: str = sys.executable):
+        self._words = [python, str(Path(script).resolve()), *arguments]
+        self._errors = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen(
+            self._words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=_environment(),
+            cwd=ROOT,
+        )
+        self.facts: dict = self._heard()
+
+    def _heard(self):
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._errors.seek(0)
+            raise SystemExit(f"{' '.join(self._words)} failed:\n{self._errors.read()[-2000:]}")
+        return json.loads(line)
+
+    def go(self):
+        """What one more turn gives."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+        return self._heard()
+
+    def close(self) -> None:
+        """Let the process end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._errors.close()
+
+
+def serve(facts: dict, turn: Callable[[], float]) -> None:
+    """The part of a `Contender` that runs in its process."""
+    print(json.dumps(facts), flush=True)
+    for _ in sys.stdin:
+        print(json.dumps(turn()), flush=True)
 
 
 def timed(function: Callable[[], int], repeats: int) -> dict:

@@ -6,11 +6,11 @@
     python benchmarks/offline_agents.py --modes jax,original --infom CHECKOUT --python VENV/bin/python
 
 Observations of width 17, actions of width 6, batch 256, four hidden layers of 512, data on the device, the actor at
-every fourth step of finetuning. Each case runs in its own process; compilation is apart; rates are medians. `plain` is
-eager PyTorch module by module: each loss computes what it needs, has its own backward pass and its own Adam. GFLOP/s
-are those that XLA counts in the compiled update, beside the machine's rate of matrix products (2 x 256 x 512 x 512) in
-the same run. The original agents are quoted as measured elsewhere on 2 cores with their own JAX code; `original` runs
-that code here (`benchmarks/peers/infom_agents.py`).
+every fourth step of finetuning. Each mode has its own process, which waits for its turn; compilation is apart; rates
+are medians of seven turns. `plain` is eager PyTorch module by module: each loss computes what it needs, has its own
+backward pass and its own Adam. GFLOP/s are those that XLA counts in the compiled update, beside the machine's rate of
+matrix products (2 x 256 x 512 x 512), which has its turns with the others. The original agents are quoted as measured
+elsewhere on 2 cores with their own JAX code; `original` runs that code here (`benchmarks/peers/infom_agents.py`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from measuring import CACHE, ask, matrix_rate
+from measuring import CACHE, Contender, ask, matrix_rate, serve
 
 D, A, BATCH, ROWS = 17, 6, 256, 100_000
 QUOTED = {
@@ -73,24 +74,24 @@ def make_problem(name: str, phase: str):
 # Parts that run in a process of their own
 
 
-def work(name: str, phase: str, mode: str, repeats: int, steps: int) -> dict:
-    """Seconds an update, several times."""
+def work(name: str, phase: str, mode: str, steps: int) -> None:
+    """Seconds of an update, once for every turn."""
     subject = make_problem(name, phase)
     if mode == "plain":
-        return plain(subject, phase, repeats, steps)
+        serve({}, plain(subject, phase, steps))
+        return
     from twinax.engines import make_engine
 
     engine = make_engine(mode, subject, chunk=steps)
     engine.start(0)
-    begin = time.perf_counter()
-    engine.run(steps)
-    first = time.perf_counter() - begin
-    times = []
-    for _ in range(repeats):
+
+    def turn() -> float:
         begin = time.perf_counter()
         engine.run(steps)
-        times.append((time.perf_counter() - begin) / steps)
-    return {"seconds": times, "compile": max(first - steps * min(times), 0.0), "parameters": engine.num_parameters}
+        return (time.perf_counter() - begin) / steps
+
+    turn()
+    serve({"compile": engine.compile_seconds, "parameters": engine.num_parameters}, turn)
 
 
 def gigaflops(name: str, phase: str) -> float:
@@ -131,7 +132,7 @@ def gigaflops(name: str, phase: str) -> float:
     return (count(True) + (often - 1) * count(False)) / often
 
 
-def plain(subject, phase: str, repeats: int, steps: int) -> dict:
+def plain(subject, phase: str, steps: int) -> Callable[[], float]:
     """Eager PyTorch, one loss after the other, each with its own backward pass and its own optimizer."""
     import jax.tree_util as jtu
     import torch
@@ -181,15 +182,14 @@ def plain(subject, phase: str, repeats: int, steps: int) -> dict:
                     ):
                         target.copy_(agent.target_rate * own + (1 - agent.target_rate) * target)
 
-    for step in range(4):
-        one(step)
-    times = []
-    for _ in range(repeats):
+    def turn() -> float:
         begin = time.perf_counter()
         for step in range(steps):
             one(step)
-        times.append((time.perf_counter() - begin) / steps)
-    return {"seconds": times, "compile": 0.0}
+        return (time.perf_counter() - begin) / steps
+
+    turn()
+    return turn
 
 
 # The part that starts them
@@ -203,51 +203,54 @@ def main() -> None:
     parser.add_argument("--infom", help="a clone of the original agents")
     parser.add_argument("--python", help="the Python of a virtual environment with what they need")
     parser.add_argument("--out", default=str(CACHE / "offline_agents.json"))
-    parser.add_argument("--work", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--flops", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--matrix", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work:
-        name, phase, mode, repeats, steps = arguments.work
-        print(json.dumps(work(name, phase, mode, int(repeats), int(steps))))
+        work(*arguments.work[:3], int(arguments.work[3]))
         return
     if arguments.flops:
         print(json.dumps({"gigaflops": gigaflops(*arguments.flops)}))
         return
     if arguments.matrix:
-        print(json.dumps({"rate": matrix_rate(2, BATCH, 512)}))
+        serve({}, lambda: matrix_rate(2, BATCH, 512))
         return
     CACHE.mkdir(parents=True, exist_ok=True)
     modes = arguments.modes.split(",")
     if "original" in modes and not (arguments.infom and arguments.python):
         parser.error("the mode original needs --infom and --python")
-    rates, results = [], {}
+    results = {}
     print(f"{'agent':12s} {'phase':9s} {'GFLOP':>6s} " + " ".join(f"{mode + '/s':>9s}" for mode in modes) + "  GFLOP/s")
     for name in QUOTED:
         if arguments.only not in name:
             continue
-        rates.append(ask(__file__, ["--matrix"])["rate"])
         for phase, theirs in zip(PHASES, QUOTED[name], strict=True):
             work_of = ask(__file__, ["--flops", name, phase])["gigaflops"]
-            steps = max(4, 4 * round((8 if arguments.quick else 160) / (4 * max(work_of, 1.0))))
-            found = {}
+            steps = max(4, 4 * round((8 if arguments.quick else 120) / (4 * max(work_of, 1.0))))
+            waiting = {"products": Contender(__file__, ["--matrix"])}
             for mode in modes:
-                repeats = "1" if arguments.quick else "5"
                 if mode == "original":
-                    words = [arguments.infom, name, phase, repeats, str(steps)]
-                    found[mode] = ask(str(PEER), words, python=arguments.python)
+                    words = [arguments.infom, name, phase, str(steps)]
+                    waiting[mode] = Contender(str(PEER), words, python=arguments.python)
                 else:
-                    found[mode] = ask(__file__, ["--work", name, phase, mode, repeats, str(steps)])
+                    waiting[mode] = Contender(__file__, ["--work", name, phase, mode, str(steps)])
+            turns = [{mode: one.go() for mode, one in waiting.items()} for _ in range(1 if arguments.quick else 7)]
+            for one in waiting.values():
+                one.close()
+            products = float(np.median([turn["products"] for turn in turns]))
+            found = {mode: {**waiting[mode].facts, "seconds": [turn[mode] for turn in turns]} for mode in modes}
             speed = {mode: 1 / float(np.median(part["seconds"])) for mode, part in found.items()}
-            results[f"{name} {phase}"] = {"gigaflops": work_of, "updates": speed, "found": found, "quoted": theirs}
+            row = {"gigaflops": work_of, "products": products, "updates": speed, "found": found, "quoted": theirs}
+            results[f"{name} {phase}"] = row
             print(
                 f"{name:12s} {phase:9s} {work_of:6.2f} "
                 + " ".join(f"{speed[mode]:9.2f}" for mode in modes)
-                + f"  {speed.get('jax', np.nan) * work_of:7.0f} of {rates[-1]:.0f}"
+                + f"  {speed.get('jax', np.nan) * work_of:7.0f} of {products:.0f}"
                 + (f"  {speed['jax'] / theirs:.2f}x of the original's {theirs}" if theirs and "jax" in speed else ""),
                 flush=True,
             )
-    Path(arguments.out).write_text(json.dumps({"matrix": rates, "results": results}, indent=1))
+    Path(arguments.out).write_text(json.dumps({"results": results}, indent=1))
     print(f"written to {arguments.out}")
 
 

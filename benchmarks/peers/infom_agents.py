@@ -1,11 +1,13 @@
 """Updates per second of the original offline agents (a peer: run in its own virtual environment).
 
-usage: infom_agents.py CHECKOUT AGENT PHASE REPEATS STEPS
+usage: infom_agents.py CHECKOUT AGENT PHASE STEPS
 CHECKOUT: a clone of the InFOM repository, which is no package; the environment needs jax, flax, distrax, optax and
 ml_collections
 
-Its own agents, settings, datasets and samplers: batches come from the host's memory as in its main.py, and the actor is
-updated at every fourth step of finetuning. Imagined rollouts of mbpo_rebrac are part of its finetuning here as there.
+Prints a line when it is ready; for every line on its standard input it makes STEPS updates and prints the seconds of
+one. Its own agents, settings, datasets and samplers: batches come from the host's memory as in its main.py, and the
+actor is updated at every fourth step of finetuning. Imagined rollouts of mbpo_rebrac are part of its finetuning here as
+there.
 """
 
 import importlib
@@ -16,7 +18,7 @@ import time
 import jax
 import numpy as np
 
-checkout, name, phase, repeats, steps = *sys.argv[1:4], int(sys.argv[4]), int(sys.argv[5])
+checkout, name, phase, steps = *sys.argv[1:4], int(sys.argv[4])
 sys.path.insert(0, checkout)
 agents = importlib.import_module("agents").agents
 datasets = importlib.import_module("utils.datasets")
@@ -79,12 +81,10 @@ begin = time.perf_counter()
 for step in range(8):
     update(step)
 jax.block_until_ready(agent.network.params)
-first = time.perf_counter() - begin
-seconds = []
-for _ in range(repeats):
+print(json.dumps({"compile": time.perf_counter() - begin, "jax": jax.__version__}), flush=True)
+for _ in sys.stdin:
     begin = time.perf_counter()
     for step in range(steps):
         update(step)
     jax.block_until_ready(agent.network.params)
-    seconds.append((time.perf_counter() - begin) / steps)
-print(json.dumps({"seconds": seconds, "compile": first, "jax": jax.__version__}))
+    print(json.dumps((time.perf_counter() - begin) / steps), flush=True)
