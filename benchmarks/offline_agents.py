@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -198,7 +199,9 @@ def plain(subject, phase: str, steps: int) -> Callable[[], float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", default="", help="run only agents whose name contains this")
+    parser.add_argument(
+        "--only", default="", help="run only agents whose name matches this; the others keep their figures"
+    )
     parser.add_argument("--modes", default="jax,torch,plain")
     parser.add_argument("--infom", help="a clone of the original agents")
     parser.add_argument("--python", help="the Python of a virtual environment with what they need")
@@ -220,10 +223,11 @@ def main() -> None:
     modes = arguments.modes.split(",")
     if "original" in modes and not (arguments.infom and arguments.python):
         parser.error("the mode original needs --infom and --python")
-    results = {}
+    out = Path(arguments.out)
+    results = json.loads(out.read_text())["results"] if arguments.only and out.exists() else {}
     print(f"{'agent':12s} {'phase':9s} {'GFLOP':>6s} " + " ".join(f"{mode + '/s':>9s}" for mode in modes) + "  GFLOP/s")
     for name in QUOTED:
-        if arguments.only not in name:
+        if not re.search(arguments.only, name):
             continue
         for phase, theirs in zip(PHASES, QUOTED[name], strict=True):
             work_of = ask(__file__, ["--flops", name, phase])["gigaflops"]
@@ -250,7 +254,9 @@ def main() -> None:
                 + (f"  {speed['jax'] / theirs:.2f}x of the original's {theirs}" if theirs and "jax" in speed else ""),
                 flush=True,
             )
-    Path(arguments.out).write_text(json.dumps({"results": results}, indent=1))
+    order = [f"{name} {phase}" for name in QUOTED for phase in PHASES]
+    results = {case: results[case] for case in order if case in results}
+    out.write_text(json.dumps({"results": results}, indent=1))
     print(f"written to {arguments.out}")
 
 
