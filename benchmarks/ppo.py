@@ -21,6 +21,7 @@ from measuring import CACHE, ROOT, ask, machine, timed
 STEPS = 64 * 128
 CASES = {
     "jax": ("jax", 20, 1, 1),
+    "jax, one core": ("jax", 20, 1, 1),
     "jax, 2 devices": ("jax", 20, 2, 1),
     "jax, 16 seeds": ("jax", 5, 1, 16),
     "hybrid": ("hybrid", 2, 1, 1),
@@ -68,7 +69,8 @@ def main() -> None:
     results: dict[str, list[dict]] = {}
     for _ in range(1 if arguments.quick else arguments.rounds):
         for name, case in CASES.items():
-            results.setdefault(name, []).append(ask(__file__, ["--work", *map(str, case), repeats]))
+            threads = 1 if name.endswith("one core") else 0
+            results.setdefault(name, []).append(ask(__file__, ["--work", *map(str, case), repeats], threads))
         if arguments.purejaxrl:
             script = str(ROOT / "benchmarks" / "peers" / "purejaxrl_cartpole.py")
             found = ask(script, [arguments.purejaxrl, "20", repeats], python=arguments.python)
@@ -80,8 +82,10 @@ def main() -> None:
         low, high = np.quantile([rate for one in rows for rate in one["rates"]], [0.25, 0.75])
         compiled = np.median([one.get("compile_seconds", np.nan) for one in rows])
         print(f"{name:22s} {rates[name]:10,.0f} {low:9,.0f} - {high:8,.0f} {compiled:10.1f}")
+    cores = machine()["cores"]
     ratios = {
         "cost of 16 seeds / one": 16 * rates["jax"] / rates["jax, 16 seeds"],
+        "the least it can be, each core busy with a seed": 16 * rates["jax"] / (cores * rates["jax, one core"]),
         "jax / torch": rates["jax"] / rates["torch"],
     }
     if "PureJaxRL" in rates:
