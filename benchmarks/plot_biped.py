@@ -29,7 +29,8 @@ AT_ONE_SPEED = ["task.command_ahead=[0.2,0.2]", "task.command_zero=0", "task.tim
 STYLES = {"with style": "amp.style=1.0", "without": "amp.style=0"}
 PANELS = {
     "episode_return": "return of the task",
-    "episode_length": "steps until the fall (of 1,000)",
+    "episode_reward_velocity": "reward for the commanded velocity",
+    "episode_reward_feet_phase": "reward for the rhythm of the feet",
     "episode_velocity_ahead": "velocity ahead, m/s",
     "gait_distance": "distance from the reference",
 }
@@ -78,8 +79,9 @@ def stand(runs: Path, pictures: Path) -> None:
     for seed in range(3):
         place = runs / f"stand-{seed}"
         record = trained(place, "experiment=biped", "task=stand", f"seed={seed}", "ppo.film=false")
-        found = evaluated(place)
-        print(f"stand seed {seed} {record.summary['seconds']:.0f} s, {found['episode_length']:.0f} of 500 steps")
+        found = evaluated(place, "task.time_limit=500", "ppo.episodes=256")
+        survived = found["episode_survived"]
+        print(f"stand seed {seed} {record.summary['seconds']:.0f} s, up after 500 steps: {survived:.1%} of 256 robots")
 
 
 def walk(runs: Path, pictures: Path) -> None:
@@ -87,7 +89,7 @@ def walk(runs: Path, pictures: Path) -> None:
     place = runs / "walk"
     record = trained(place, "experiment=biped", "task=walk", "trainer.steps=400", "trainer.evaluate_every=40")
     figure, axes = plt.subplots(1, 3, figsize=(10, 3), layout="constrained")
-    lines(axes, {"walk": record}, ["episode_return", "episode_length", "episode_velocity_ahead"])
+    lines(axes, {"walk": record}, ["episode_return", "episode_reward_velocity", "episode_reward_feet_phase"])
     figure.savefig(pictures / "biped_learning.png", dpi=130)
     found = evaluated(place, "--film", *AT_ONE_SPEED)
     length, velocity = found["episode_length"], found["episode_velocity_ahead"]

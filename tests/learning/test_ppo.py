@@ -7,19 +7,28 @@ import time
 import pytest
 
 from twinax import conf
-from twinax.engines import make_engine
+from twinax.engines import Engine, make_engine
 
 SEEDS = (0, 1, 2)
 
 
-def learned(seed: int, *overrides: str) -> tuple[dict[str, float], float]:
-    """The evaluation after a training by a preset, and its seconds, compilation included."""
+STAND = ("experiment=biped", "task=stand")
+
+
+def trained(seed: int, *overrides: str) -> tuple[Engine, float]:
+    """An engine after a training by a preset, and its seconds, compilation included."""
     config = conf.compose([*overrides, f"seed={seed}"])
     engine = make_engine(config.trainer.mode, conf.build_problem(config), chunk=config.trainer.chunk)
     engine.start(seed)
     begin = time.perf_counter()
     engine.run(config.trainer.steps)
-    return engine.evaluate(), time.perf_counter() - begin
+    return engine, time.perf_counter() - begin
+
+
+def learned(seed: int, *overrides: str) -> tuple[dict[str, float], float]:
+    """The evaluation after a training by a preset, and its seconds."""
+    engine, seconds = trained(seed, *overrides)
+    return engine.evaluate(), seconds
 
 
 @pytest.mark.slow
@@ -43,8 +52,13 @@ def test_torques_are_learned(env, least, seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_robot_stands_against_pushes(seed):
     pytest.importorskip("mujoco")
-    metrics, seconds = learned(seed, "experiment=biped", "task=stand")
-    assert metrics["episode_length"] >= 480  # of 500 steps, which are 10 s; holding the home pose: below 400
+    engine, seconds = trained(seed, *STAND)
+    ten_seconds = conf.build_problem(conf.compose([*STAND, "task.time_limit=500", "ppo.episodes=128"]))
+    judge = make_engine("jax", ten_seconds, chunk=1)
+    judge.start(seed)
+    judge.load(engine.state())
+    # Of robots that hold their home pose fewer than half do (benchmarks/plot_biped.py).
+    assert judge.evaluate()["episode_survived"] >= 0.95
     assert seconds < 600
 
 

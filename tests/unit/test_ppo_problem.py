@@ -208,6 +208,13 @@ def test_resuming_is_exact_to_the_bit_environments_included():
         np.testing.assert_array_equal(tree.named_leaves(again.state())[name], want, err_msg=name)
 
 
+def test_an_evaluation_tells_who_lasted_until_the_limit():
+    measured = {"returns": [5, 2, 5, 4], "lengths": [5, 2, 5, 4], "terms": {"angle": [1.0, 2.0]}}
+    found = problem(CartPole(time_limit=5), **SMALL).evaluate(measured)
+    assert found["episode_survived"] == 0.5 and found["episode_length"] == 4 and found["episode_angle"] == 1.5
+    assert found["episode_return_ci"] == pytest.approx(1.96 * np.std([5, 2, 5, 4], ddof=1) / 2)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -553,6 +553,7 @@ class PPO(Problem):
         returns, lengths = np.asarray(measured["returns"], float), np.asarray(measured["lengths"], float)
         error = 1.96 * returns.std(ddof=1) / np.sqrt(len(returns)) if len(returns) > 1 else 0.0
         found = {"episode_return": returns.mean(), "episode_return_ci": error, "episode_length": lengths.mean()}
+        found["episode_survived"] = np.mean(lengths >= self._longest)
         found |= {f"episode_{name}": np.mean(value) for name, value in measured["terms"].items()}
         if self.hooks is not None:
             found |= self.hooks.evaluate(measured["recorded"])

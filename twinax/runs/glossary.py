@@ -39,6 +39,7 @@ ENTRIES = {
     "episode_return": Entry("Return", "Mean over evaluated episodes of the policy's likeliest actions."),
     "train_return": Entry("Return while learning", "Mean over the episodes that ended last, exploration included."),
     "episode_length": Entry("Episode length", "Mean number of steps in evaluated episodes."),
+    "episode_survived": Entry("Survived", "Share of evaluated episodes that lasted until their time limit."),
     "approx_kl": Entry("Divergence", "Estimated KL of the policy before an update from that after it."),
     "clip_fraction": Entry("Clipped", "Share of transitions whose ratio of probabilities left the clip range."),
     "explained_variance": Entry("Explained variance", "Of the returns by the critic; 1 is perfect."),
