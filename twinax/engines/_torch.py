@@ -68,8 +68,8 @@ class TorchUpdate:
         for name, parameter in self.parameters.items():
             self.optimizer.state[parameter] = {
                 "step": torch.tensor(float(self.counts[self._owner(name)])),
-                "exp_avg": torch.from_numpy(np.array(first[name])),
-                "exp_avg_sq": torch.from_numpy(np.array(second[name])),
+                "exp_avg": torch.from_numpy(np.array(first[name], order="C")),
+                "exp_avg_sq": torch.from_numpy(np.array(second[name], order="C")),
             }
 
     def _owner(self, name: str) -> str:
@@ -148,7 +148,7 @@ class TorchEngine(Engine):
 
     def _load(self, state: State) -> None:
         self._like = state.optimizer
-        networks = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x))), state.networks)
+        networks = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x, order="C"))), state.networks)
         self._update = TorchUpdate(self.problem.optimizer, networks, state.optimizer, self.problem.prepare)
         self._state = State(
             networks=networks,

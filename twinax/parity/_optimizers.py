@@ -35,12 +35,14 @@ def _in_torch(recipe: Optimizer, networks: Any, gradients: list[Any]) -> tuple[A
 
     from twinax.engines._torch import TorchUpdate
 
-    parameters = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x))), networks)
+    parameters = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x, order="C"))), networks)
     blank = Moments.zeros(networks)
     update, norms = TorchUpdate(recipe, parameters, blank), []
     for gradient in gradients:
         for parameter, g in zip(jtu.tree_leaves(parameters), jtu.tree_leaves(gradient), strict=True):
-            parameter.grad = torch.from_numpy(np.array(g))  # a copy: clipping writes in place
+            # A copy, since clipping writes in place; in the order of the parameter, which a fused optimizer takes for
+            # granted.
+            parameter.grad = torch.from_numpy(np.array(g, order="C"))
         norms.append(float(update.apply()))
     return jtu.tree_map(lambda p: p.detach().numpy(), parameters), update.moments(blank), norms
 

@@ -64,7 +64,7 @@ def orthogonal(rng: np.random.Generator, inputs: int, outputs: int, gain: float)
     q, r = np.linalg.qr(rng.normal(size=(max(inputs, outputs), min(inputs, outputs))))
     q = q * np.sign(np.diag(r))
     weight = gain * (q if outputs >= inputs else q.T)
-    return Linear(weight.astype(np.float32), np.zeros(outputs, np.float32))
+    return Linear(np.ascontiguousarray(weight, np.float32), np.zeros(outputs, np.float32))
 
 
 def make_mlp(rng: np.random.Generator, inputs: int, hidden: Sequence[int], outputs: int, act: str, gain: float) -> MLP:
