@@ -437,6 +437,14 @@ def test_updates_agree(name, double_precision):
     assert (norms < 0.7).any() and (norms > 0.7).any()  # clipping is on in some updates and off in others
 
 
+def test_a_transposed_weight_is_updated_as_any_other():
+    # PyTorch's fused optimizers pair numbers by their place in memory.
+    weight = np.arange(6.0).reshape(3, 2)
+    turned = np.asfortranarray(weight)
+    one, other = (injected_updates("torch", Optimizer(), {"weight": x}, 3, 1) for x in (weight, turned))
+    assert_same(one, other, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_the_first_updates_by_hand(framework, double_precision):
     """The moments cancel in Adam's first update: rate g / (|g| + eps)."""
