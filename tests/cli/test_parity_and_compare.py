@@ -11,15 +11,15 @@ from twinax.cli import _child, _compare
 
 
 def test_parity_passes(twinax, tiny):
-    done = twinax("parity", *tiny, "trainer.steps=3", "objective=db", "parity.modes=[torch,jax]", "run.dir=here")
+    done = twinax("parity", *tiny, "parity.steps=3", "objective=db", "parity.modes=[torch,jax]", "run.dir=here")
     assert done.code == 0, done.err
-    assert "torch, jax agree" in done.out
+    assert "torch, jax agree over 3 training steps" in done.out
     assert json.loads(Path("here/parity.json").read_text())["ok"] is True
 
 
 def test_parity_fails_with_exit_1_and_names_the_first_difference(twinax, tiny):
     """No two engines agree to 1e-30."""
-    overrides = ["trainer.steps=2", "parity.modes=[torch,jax]", "parity.tolerance=1e-30", "run.dir=here"]
+    overrides = ["parity.steps=2", "parity.modes=[torch,jax]", "parity.tolerance=1e-30", "run.dir=here"]
     done = twinax("parity", *tiny, *overrides)
     assert done.code == 1
     assert "differs from torch" in done.out and "likely cause" in done.out
@@ -28,8 +28,19 @@ def test_parity_fails_with_exit_1_and_names_the_first_difference(twinax, tiny):
     assert written["first_difference"]["item"] in done.out
 
 
+@pytest.mark.parametrize(
+    "words", ["ppo", "ppo env=pendulum compat=brax", pytest.param("biped ppo.pool=8", marks=pytest.mark.slow)]
+)
+def test_parity_of_ppo_as_a_new_user_asks_for_it(twinax, words):
+    """Small sizes, and nothing said of steps or tolerances."""
+    small = ["ppo.worlds=4", "ppo.steps=8", "ppo.hidden=[8]", "parity.modes=[torch,jax]", "run.dir=here"]
+    done = twinax("parity", *f"experiment={words}".split(), *small)
+    assert done.code == 0, done.out + done.err
+    assert "agree over 2 training steps" in done.out
+
+
 def test_measure_prints_json_on_its_last_line(twinax, tiny):
-    done = twinax("_measure", *tiny, "trainer.steps=2", "compare.repeats=3", "compare.warm_up=1")
+    done = twinax("_measure", *tiny, "compare.steps=2", "compare.repeats=3", "compare.warm_up=1")
     assert done.code == 0, done.err
     measured = json.loads(done.out.splitlines()[-1])
     assert len(measured["steps_per_second"]) == 3
@@ -86,6 +97,20 @@ def test_compare_gives_ratios_after_parity(twinax, tiny, measured):
     assert "10.00" in done.out and "at most 1.67 x torch" in done.out
 
 
+@pytest.mark.parametrize(
+    "words, steps",
+    [
+        ([], 20),
+        (["compare.parity_steps=7"], 7),
+        (["experiment=ppo"], 2),
+        (["experiment=ppo", "compare.parity_steps=7"], 7),
+    ],
+)
+def test_compare_follows_a_problem_as_far_as_it_can_be_followed(twinax, measured, words, steps):
+    assert twinax("compare", *words, "run.dir=here").code == 0
+    assert f"parity.steps={steps}" in measured["asked"][0]
+
+
 def test_compare_gives_no_ratio_when_parity_fails(twinax, tiny, measured):
     measured["parity"] = False
     done = twinax("compare", *tiny, "run.dir=here")
@@ -123,7 +148,7 @@ def test_spread_is_the_middle_half():
 
 @pytest.mark.slow
 def test_compare_for_real(twinax, tiny):
-    done = twinax("compare", *tiny, "trainer.steps=5", "compare.repeats=3", "compare.parity_steps=2", "run.dir=here")
+    done = twinax("compare", *tiny, "compare.steps=5", "compare.repeats=3", "compare.parity_steps=2", "run.dir=here")
     assert done.code == 0, done.err
     result = json.loads(Path("here/compare.json").read_text())
     assert result["parity"] is True
@@ -133,7 +158,7 @@ def test_compare_for_real(twinax, tiny):
 
 @pytest.mark.slow
 def test_demo(twinax, tiny):
-    words = ["demo", *tiny, "trainer.steps=5", "compare.repeats=1", "compare.parity_steps=2"]
+    words = ["demo", *tiny, "trainer.steps=5", "compare.steps=5", "compare.repeats=1", "compare.parity_steps=2"]
     for _ in range(2):  # a second demo replaces the first
         done = twinax(*words)
         assert done.code == 0, done.err

@@ -5,13 +5,17 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twinax.cli import _child, _console, _settings
 
+if TYPE_CHECKING:
+    from twinax.problem import Problem
+
 HELP = "measure modes side by side; no ratio without parity"
 
-DEFAULTS = ("trainer.steps=100",)
+PARITY_STEPS = 20
+"""Training steps of the proof before a measurement, unless the problem can be followed for fewer."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -21,32 +25,32 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(found: Namespace) -> int:
     from twinax import conf
 
-    config = conf.compose([*DEFAULTS, *found.overrides])
-    conf.build_problem(config)  # mistakes are told here, once, and not by every child
+    config = conf.compose(found.overrides)
+    problem = conf.build_problem(config)  # mistakes are told here, once, and not by every child
     directory = _settings.choose_directory(config, "compare")
-    result = compare(config, [*DEFAULTS, *found.overrides], directory)
+    result = compare(config, problem, found.overrides, directory)
     print_result(result)
     _console.facts({"written": _settings.write_json(directory / "compare.json", result)})
     return 0 if result["parity"] is not False else 1
 
 
-def compare(config: Any, overrides: list[str], directory: Path) -> dict[str, Any]:
+def compare(config: Any, problem: Problem, overrides: list[str], directory: Path) -> dict[str, Any]:
     """Parity, then each mode's measurement, then ratios if they may be given."""
-    modes, trainer = config.compare.modes, config.trainer
+    section, modes = config.compare, config.compare.modes
     parity: bool | None = None
     if len(modes) > 1:
         _say(f"checking parity of {', '.join(modes)}")
         listed = f"[{','.join(modes)}]"
-        steps = f"trainer.steps={config.compare.parity_steps}"
+        steps = f"parity.steps={section.parity_steps or min(PARITY_STEPS, problem.parity_steps)}"
         parity = _child.succeeds("parity", *overrides, f"parity.modes={listed}", steps, f"run.dir={directory}")
     rows = []
     for mode in modes:
-        _say(f"measuring {mode}: {config.compare.repeats} x {trainer.steps} steps")
+        _say(f"measuring {mode}: {section.repeats} x {section.steps} steps")
         measured = _child.result(f"mode {mode}", "_measure", *overrides, f"trainer.mode={mode}")
         rows.append({**measured, **spread(measured["steps_per_second"])})
     return {
         "problem": _settings.sentence(config),
-        "dtype": trainer.dtype,
+        "dtype": config.trainer.dtype,
         "parity": parity,
         "modes": rows,
         **ratios(rows, parity),

@@ -43,8 +43,7 @@ def run(found: Namespace) -> int:
         print(f"\n[{number}/{parts}] training in {one.trainer.mode} mode", flush=True)
         trained.append(_train.train(one, quiet=not sys.stderr.isatty()))
     print(f"\n[{parts - 1}/{parts}] parity and comparison", flush=True)
-    measured = [*overrides, "trainer.steps=100"]
-    result = _compare.compare(conf.compose(measured), measured, directory)
+    result = _compare.compare(config, conf.build_problem(config), overrides, directory)
     written = {"comparison": _settings.write_json(directory / "compare.json", result)}
     _compare.print_result(result)
     print(f"\n[{parts}/{parts}] report", flush=True)

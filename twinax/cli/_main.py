@@ -56,7 +56,7 @@ EXAMPLES = """\
 examples:
   twinax train env=grid trainer.mode=jax trainer.steps=1000
   twinax resume runs/DIR trainer.steps=2000 trainer.mode=torch
-  twinax parity env=grid objective=db trainer.steps=100
+  twinax parity env=grid objective=db parity.steps=100
   twinax compare env.dim=2 env.side=8 compare.modes=[torch,jax]
 
 Settings are written key=value; `twinax list` shows the choices and `twinax list keys` every key.

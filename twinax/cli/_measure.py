@@ -22,7 +22,7 @@ def run(found: Namespace) -> int:
     from twinax.runs.versions import versions
 
     config = conf.compose(found.overrides)
-    trainer, repeats = config.trainer, config.compare.repeats
+    trainer, section = config.trainer, config.compare
     problem = conf.build_problem(config)
     begin = time.perf_counter()
     engine = engines.make_engine(
@@ -31,18 +31,18 @@ def run(found: Namespace) -> int:
     engine.start(config.seed)
     engine.run(1)
     first = time.perf_counter() - begin
-    if config.compare.warm_up:
-        engine.run(config.compare.warm_up)
+    if section.warm_up:
+        engine.run(section.warm_up)
     seconds = []
-    for _ in range(repeats):
+    for _ in range(section.repeats):
         begin = time.perf_counter()
-        engine.run(trainer.steps)  # returns NumPy arrays, so the device has finished
+        engine.run(section.steps)  # returns NumPy arrays, so the device has finished
         seconds.append(time.perf_counter() - begin)
     measured = {
         "mode": trainer.mode,
-        "steps": trainer.steps,
+        "steps": section.steps,
         "seconds": seconds,
-        "steps_per_second": [trainer.steps / value for value in seconds],
+        "steps_per_second": [section.steps / value for value in seconds],
         "first_step_seconds": first,
         "compile_seconds": engine.compile_seconds,
         "parameters": engine.num_parameters,

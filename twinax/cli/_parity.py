@@ -9,8 +9,6 @@ from twinax.cli import _console, _settings
 
 HELP = "check that engines agree; exit 1 and the likely cause if not"
 
-DEFAULTS = ("trainer.steps=100",)
-
 
 def add_arguments(parser: ArgumentParser) -> None:
     _settings.add_overrides(parser)
@@ -19,10 +17,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(found: Namespace) -> int:
     from twinax import conf, parity
 
-    config = conf.compose([*DEFAULTS, *found.overrides])
+    config = conf.compose(found.overrides)
     problem = conf.build_problem(config)
     section = config.parity
-    report = parity.check(problem, section.modes, config.trainer.steps, config.seed, section.tolerance)
+    report = parity.check(problem, section.modes, section.steps, config.seed, section.tolerance)
     path = _settings.choose_directory(config, "parity") / "parity.json"
     _settings.write_json(path, json.loads(report.to_json()))
     _console.facts({"problem": _settings.sentence(config)})

@@ -60,6 +60,8 @@ class ParitySection:
     """Engines to compare; the first is the reference."""
     tolerance: float = 1e-9
     """Largest relative difference that passes, in float64."""
+    steps: int | None = None
+    """Training steps over which whole runs are compared; null: as the problem says (100, PPO 2)."""
 
 
 @dataclass
@@ -69,11 +71,13 @@ class CompareSection:
     modes: list[str] = field(default_factory=lambda: ["torch", "hybrid", "jax"])
     """Engines to measure, each in a process of its own."""
     repeats: int = 5
-    """Timed chunks per engine after the warm-up."""
+    """Times that an engine is timed after the warm-up."""
+    steps: int = 100
+    """Training steps of each time."""
     warm_up: int = 20
-    """Untimed steps before the first timed chunk, counted apart with the compilation."""
-    parity_steps: int = 20
-    """Optimizer steps of the parity check that must pass before a ratio is printed."""
+    """Untimed steps before the first timed ones, counted apart with the compilation."""
+    parity_steps: int | None = None
+    """Training steps of the parity check before a ratio is printed; null: 20, or fewer where the problem says so."""
 
 
 @dataclass
@@ -124,7 +128,9 @@ def check(config: Root) -> Root:
         trainer__chunk=trainer.chunk,
         trainer__devices=trainer.devices,
         trainer__log_every=trainer.log_every,
+        parity__steps=config.parity.steps,
         compare__repeats=compare.repeats,
+        compare__steps=compare.steps,
         compare__parity_steps=compare.parity_steps,
     )
     if config.seed > LARGEST_SEED:

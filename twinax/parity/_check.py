@@ -30,7 +30,7 @@ ROUNDING = "equal in float64 and not in float32: rounding, which grows with the 
 def check(
     problem: Problem,
     modes: Sequence[str] = MODES,
-    steps: int = 100,
+    steps: int | None = None,
     seed: int = 0,
     tolerance: float = 1e-9,
     dtype: str = "float64",
@@ -40,14 +40,15 @@ def check(
     The rungs: `structure` (parameter count, names, shapes, dtypes), `collect` (samples from equal draws), `values`
     (the loss and each term, also against NumPy), `gradients` (of the loss and of each term, by parameter),
     `optimizer` (equal injected gradients), `training` (loss and terms at each step; parameters, moments and carried
-    state at the end). The climb ends at the first rung that differs. The first mode is the reference. JAX's 64-bit
-    setting is left as it was.
+    state at the end). The climb ends at the first rung that differs. The first mode is the reference. Without `steps`,
+    training goes on for `problem.parity_steps`. JAX's 64-bit setting is left as it was.
 
     >>> check(problem).raise_if_different()  # doctest: +SKIP
     """
     names = tuple(dict.fromkeys(mode_name(mode) for mode in modes))
     if len(names) < 2:
         raise TwinaxError(f"parity of {list(names)}: a comparison needs at least two modes of {', '.join(MODES)}")
+    steps = problem.parity_steps if steps is None else steps
     if steps < 1:
         raise TwinaxError(f"parity over {steps} steps; it must be at least 1")
     if dtype not in ("float32", "float64"):
@@ -55,7 +56,7 @@ def check(
     with precision(dtype):
         ladder = _Ladder(problem, names, steps, seed, tolerance, dtype)
         rows = tuple(ladder.climb())
-        report = Report(rows, names, tolerance, dtype, num_parameters(ladder.state.networks))
+        report = Report(rows, names, tolerance, dtype, num_parameters(ladder.state.networks), steps=steps)
         first = report.first_difference
         if first is None:
             return report

@@ -77,6 +77,8 @@ class Report:
     """How many numbers are trained."""
     hint: str | None = None
     """The likely cause of the first difference; None when there is none."""
+    steps: int | None = None
+    """Over how many steps of training whole runs were compared; None where losses alone were."""
 
     @property
     def ok(self) -> bool:
@@ -125,6 +127,7 @@ class Report:
             "tolerance": self.tolerance,
             "dtype": self.dtype,
             "parameters": self.parameters,
+            "steps": self.steps,
             "first_difference": None if self.first_difference is None else _plain(self.first_difference),
             "hint": self.hint,
             "rows": [_plain(row) for row in self.rows],
@@ -136,9 +139,11 @@ class Report:
         if worst is None:
             return "nothing was compared"
         if first is None:
+            trained = "" if self.steps is None else f" over {self.steps} training step{'s' * (self.steps > 1)}"
             return (
-                f"{', '.join(self.modes)} agree: {len(self.rows)} comparisons of {self.parameters} parameters, largest "
-                f"relative difference {worst.relative:.2g} ({worst.rung}: {worst.item} of {worst.side})"
+                f"{', '.join(self.modes)} agree{trained}: {len(self.rows)} comparisons of {self.parameters} "
+                f"parameters, largest relative difference {worst.relative:.2g} "
+                f"({worst.rung}: {worst.item} of {worst.side})"
             )
         differing = [row for row in self.rows if not row.ok]
         lines = [row.describe() for row in differing[:SHOWN]]

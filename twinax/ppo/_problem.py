@@ -155,6 +155,8 @@ class PPO(Problem):
     """Whether a run ends with a film and figures of one episode."""
 
     best: tuple[str, ...] = field(default=("episode_return",), init=False)
+    parity_steps = 2
+    """Thousands of steps of a world, in each of which a rounded sum may already tip an action."""
 
     def __post_init__(self):
         for label in ("worlds", "steps", "epochs", "minibatches", "groups", "episodes", "evaluation_steps"):

@@ -9,7 +9,7 @@ from typing import Any
 from twinax import Optimizer
 from twinax.conf._mirror import mirror, restore
 from twinax.conf._registry import Experiment, Group, Preset
-from twinax.conf._sections import CHOSEN, Root
+from twinax.conf._sections import CHOSEN, CompareSection, Root
 from twinax.conf.limits import check_memory
 from twinax.envs import CLASSIC, PROBES, BraxWorld, GymnasiumWorld, GymnaxWorld
 from twinax.ppo import PPO, problem
@@ -30,6 +30,8 @@ class CompatSection:
 class Learning(Root):
     """What every experiment with PPO has."""
 
+    # A step is a whole iteration.
+    compare: CompareSection = field(default_factory=lambda: CompareSection(steps=10, warm_up=2))
     ppo: Any = field(default_factory=PpoSection)
     optimizer: Any = field(default_factory=lambda: OptimizerSection(learning_rate=2.5e-3, eps=1e-5, clip_norm=0.5))
 
