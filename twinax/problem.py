@@ -56,6 +56,8 @@ class Problem(ABC):
     """Static sizes for the ragged part of a batch, ascending; empty when nothing is ragged."""
     warm_up: int = 0
     """Steps before the first that learns, such as those that fill a replay."""
+    updates: int = 1
+    """Updates of one step."""
     parity_steps: int = 100
     """Steps over which parity follows whole runs: as long as rounding cannot decide what happens in the world."""
     film: bool = False

@@ -532,5 +532,13 @@ def test_a_profile_leaves_the_state_alone(mode):
     assert_same(engine.run(3), after)
 
 
+def test_a_profile_counts_every_update_of_a_step(monkeypatch):
+    engine = engine_for("torch")
+    monkeypatch.setattr(engine, "_phases", lambda repeats: {"sample": 1.0, "loss": 2.0, "sync": 0.5})
+    assert engine.profile() == {"sample": 1.0, "loss": 2.0, "sync": 0.5}
+    monkeypatch.setattr(type(engine.problem), "updates", 8)
+    assert engine.profile() == {"sample": 1.0, "loss": 16.0, "sync": 4.0}
+
+
 def test_compile_time_is_apart():
     assert engine_for("torch").compile_seconds == 0.0

@@ -110,9 +110,14 @@ class Engine(ABC):
     @abstractmethod
     def _measure(self, tables: dict[str, Any]) -> Mapping[str, Any]: ...
 
-    @abstractmethod
     def profile(self, steps: int = 20) -> dict[str, float]:
         """Seconds per step by phase, from steps that leave the state as it was."""
+        phases = self._phases(steps)
+        return {name: value * (1 if name == "sample" else self.problem.updates) for name, value in phases.items()}
+
+    @abstractmethod
+    def _phases(self, repeats: int) -> dict[str, float]:
+        """Seconds of sampling for a step (`sample`), and by phase of one update."""
 
 
 def _refuse_non_finite(logs: Mapping[str, np.ndarray], before: int) -> None:

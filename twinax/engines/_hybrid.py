@@ -101,16 +101,16 @@ class HybridEngine(TorchEngine):
         return {name: np.array([np.asarray(row[name]) for row in logs]) for name in logs[0]}
 
     @torch.no_grad()
-    def profile(self, steps: int = 20) -> dict[str, float]:
+    def _phases(self, repeats: int) -> dict[str, float]:
         with self._one_thread():
-            return self._profile(steps)
+            return self._crossing_phases(repeats)
 
-    def _profile(self, steps: int) -> dict[str, float]:
+    def _crossing_phases(self, repeats: int) -> dict[str, float]:
         kept = self.state()
         settings = self._inputs()
         program = self._program(self.problem.loss)
         times: dict[str, list[float]] = {name: [] for name in ("sample", "convert", "step", "push")}
-        for k in range(steps + 3):
+        for k in range(repeats + 3):
             marks = [time.perf_counter()]
             draws = self._draws(int(self._state.step) + k)
             _, batch = self.problem.collect(self._state, draws, settings)
@@ -124,7 +124,7 @@ class HybridEngine(TorchEngine):
             marks.append(time.perf_counter())
             for name, a, b in zip(times, marks[:-1], marks[1:], strict=True):
                 times[name].append(b - a)
-        loss, both, _ = time_gradients(self.problem, self._trees()[0], batch, steps)
+        loss, both, _ = time_gradients(self.problem, self._trees()[0], batch, repeats)
         self._load(kept)
         sample, convert, step, push = (float(np.mean(values[3:])) for values in times.values())
         # One program does all three; the parts are timed on their own and the optimizer is what remains.

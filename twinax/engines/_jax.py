@@ -207,7 +207,7 @@ class JaxEngine(Engine):
     def _measure(self, tables: dict[str, Any]) -> Mapping[str, Any]:
         return jax.tree.map(whole, self._evaluation(self._state, tables))
 
-    def profile(self, steps: int = 20) -> dict[str, float]:
+    def _phases(self, repeats: int) -> dict[str, float]:
         settings = self._inputs()
         problem, one = self.problem, self._state
         if self.seeds > 1:
@@ -222,10 +222,10 @@ class JaxEngine(Engine):
 
         sample_program, optimize_program = jax.jit(sample), jax.jit(optimize)
         _, batch = sample_program(one)
-        times = {"sample": seconds_per_call(sample_program, one, repeats=steps)}
-        loss, both, grads = time_gradients(problem, one.networks, batch, steps)
+        times = {"sample": seconds_per_call(sample_program, one, repeats=repeats)}
+        loss, both, grads = time_gradients(problem, one.networks, batch, repeats)
         times |= {"loss": loss, "backward": max(both - loss, 0.0)}
-        return times | {"optimizer": seconds_per_call(optimize_program, one, grads, repeats=steps)}
+        return times | {"optimizer": seconds_per_call(optimize_program, one, grads, repeats=repeats)}
 
 
 def time_gradients(problem: Problem, networks: Any, batch: Any, repeats: int) -> tuple[float, float, Any]:

@@ -209,11 +209,11 @@ class TorchEngine(Engine):
     def _converted(self, arrays: dict[str, Any]) -> dict[str, Any]:
         return to_tensors(arrays)
 
-    def profile(self, steps: int = 20) -> dict[str, float]:
+    def _phases(self, repeats: int) -> dict[str, float]:
         kept = self.state()
         settings = self._inputs()
         times: dict[str, list[float]] = {name: [] for name in ("sample", "loss", "backward", "optimizer")}
-        for k in range(steps + 3):
+        for k in range(repeats + 3):
             marks = [time.perf_counter()]
             draws = self._draws(int(self._state.step) + k)
             _, batch = self.problem.collect(self._state, draws, settings)

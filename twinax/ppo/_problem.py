@@ -189,6 +189,10 @@ class PPO(Problem):
         policy_kind(self.world.actions, self.policy)
 
     @property
+    def updates(self) -> int:  # type: ignore[override]
+        return self.epochs * self.minibatches
+
+    @property
     def squashed(self) -> bool:
         """Whether actions are the tanh of points."""
         return policy_kind(self.world.actions, self.policy) == "tanh"
@@ -570,7 +574,7 @@ class PPO(Problem):
         return {
             "world": self.world.name,
             "steps an iteration": self.worlds * self.steps,
-            "updates an iteration": self.epochs * self.minibatches,
+            "updates an iteration": self.updates,
         }
 
 
