@@ -40,8 +40,10 @@ class Contender:
     It prints a line of JSON when it is ready, and one more for every line that it is sent (`serve`).
     """
 
-    def __init__(self, script: str, arguments: list[str], python: str = sys.executable):
+    def __init__(self, script: str, arguments: list[str], python: str = sys.executable, cores: int = 0):
         self._words = [python, str(Path(script).resolve()), *arguments]
+        if cores:
+            self._words = ["taskset", "-c", f"0-{cores - 1}", *self._words]
         self._errors = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
             self._words,

@@ -468,6 +468,21 @@ def test_worlds_keep_their_own_variation():
     assert Biped().ranges == Ranges() and not Ranges().physical and not Ranges().sensed
 
 
+def test_seeds_that_take_turns_do_not_rewrite_each_other(monkeypatch):
+    from twinax.envs.biped import _physics_c
+
+    world, written = Biped(ranges=VARIED, **CALM), []
+    fields = _physics_c.varied_fields
+    monkeypatch.setattr(_physics_c, "varied_fields", lambda *args: written.append(1) or fields(*args))
+    one, other = begin(world, 4, seed=1), begin(world, 4, seed=2)
+    action = np.zeros((4, 10))
+    first = [world.step(state, action, moves(world, 4, 0)).state.qpos for state in (one, other)]
+    assert len(written) == 8
+    again = [world.step(state, action, moves(world, 4, 0)).state.qpos for state in (one, other)]
+    assert len(written) == 8
+    np.testing.assert_array_equal(first, again)
+
+
 def test_dry_friction_holds_joints_back():
     plain, rough = (Biped(frictionloss=f, **CALM) for f in (0.0, 0.5))
     action = np.random.default_rng(0).uniform(-1, 1, (4, 10))

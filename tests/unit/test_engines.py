@@ -42,9 +42,9 @@ def make_problem(**options):
 
 
 @functools.cache
-def engine_for(mode, dtype="float32", seeds=1):
+def engine_for(mode, dtype="float32", seeds=1, seeds_as="auto"):
     """One engine for all tests, so that it is compiled once; tests begin with `start` or `load`."""
-    return make_engine(mode, make_problem(), dtype=dtype, chunk=CHUNK, seeds=seeds)
+    return make_engine(mode, make_problem(), dtype=dtype, chunk=CHUNK, seeds=seeds, seeds_as=seeds_as)
 
 
 def assert_same(a, b, **tolerance):
@@ -235,11 +235,15 @@ def test_states_have_one_structure(mode):
 # Several seeds
 
 
-@pytest.mark.parametrize(("dtype", "close"), [("float32", 1e-6), ("float64", 1e-12)])
-def test_seeds_at_once_are_single_runs(dtype, close):
+@pytest.mark.parametrize(
+    ("seeds_as", "dtype", "close"),
+    [("program", "float32", 1e-6), ("program", "float64", 1e-12), ("threads", "float32", 0), ("threads", "float64", 0)],
+)
+def test_seeds_at_once_are_single_runs(seeds_as, dtype, close):
+    """One program rounds in another order; threads run the program of a single seed."""
     if dtype == "float64":
         jax.config.update("jax_enable_x64", True)
-    many, single = engine_for("jax", dtype, seeds=3), engine_for("jax", dtype)
+    many, single = engine_for("jax", dtype, seeds=3, seeds_as=seeds_as), engine_for("jax", dtype)
     many.start(10)
     logs = many.run(12)
     states = many.state()
@@ -256,6 +260,23 @@ def test_seeds_at_once_are_single_runs(dtype, close):
     assert len({float(x) for x in logs["loss"][0]}) == 3
     many.load(states)
     assert many.step == 12
+    assert_same(many.state(), states)
+
+
+def test_seeds_are_threads_on_a_cpu(monkeypatch):
+    kind = {how: type(engine_for("jax", seeds=2, seeds_as=how)).__name__ for how in ("auto", "threads", "program")}
+    assert kind == {"auto": "SeedThreads", "threads": "SeedThreads", "program": "JaxEngine"}
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    assert type(make_engine("jax", make_problem(), seeds=2)).__name__ == "JaxEngine"
+
+
+def test_an_error_of_one_thread_is_raised(monkeypatch):
+    engine = engine_for("jax", seeds=2, seeds_as="threads")
+    engine.start(0)
+    engine.run(1)
+    monkeypatch.setattr(engine._one, "advance", lambda state, *_: 1 // int(state.seed))
+    with pytest.raises(ZeroDivisionError):
+        engine.run(1)
 
 
 def equations(jaxpr):
@@ -277,7 +298,7 @@ def shape_of_control(jaxpr):
 
 
 def test_loops_and_choices_stay_real_with_several_seeds():
-    many, single = engine_for("jax", seeds=3), engine_for("jax")
+    many, single = engine_for("jax", seeds=3, seeds_as="program"), engine_for("jax")
     many.start(0)
     single.start(0)
     settings = {name: jnp.asarray(value) for name, value in many.settings.items()}
@@ -336,6 +357,7 @@ def test_the_term_that_breaks_first_is_named():
         ({"noise": "loud"}, "unknown noise 'loud'"),
         ({"chunk": 0}, "the chunk is 0 steps"),
         ({"seeds": 0}, "seeds is 0"),
+        ({"seeds": 2, "seeds_as": "processes"}, "unknown seeds_as 'processes'"),
         ({"mode": "torch", "seeds": 2}, "seeds=2 needs trainer.mode=jax; mode torch"),
         ({"mode": "hybrid", "seeds": 2}, "seeds=2 needs trainer.mode=jax; mode hybrid"),
         ({"mode": "jax", "noise": "native"}, "noise=native"),

@@ -49,7 +49,7 @@ def test_modes_agree(beside):
 
 
 def test_one_program_for_several_seeds_agrees_with_two_programs(beside):
-    engine = make_engine("jax", subject(), dtype="float64", chunk=3, seeds=2)
+    engine = make_engine("jax", subject(), dtype="float64", chunk=3, seeds=2, seeds_as="program")
     engine.start(0)
     engine.run(3)
     for label, values in tree.named_leaves(engine.state()).items():

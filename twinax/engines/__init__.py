@@ -8,6 +8,7 @@ from twinax.problem import Problem
 
 MODES = ("torch", "hybrid", "jax")
 ALIASES = {"legacy": "torch"}
+SEEDS_AS = ("auto", "threads", "program")
 
 __all__ = ["ALIASES", "MODES", "Engine", "NonFinite", "make_engine", "mode_name"]
 
@@ -29,18 +30,22 @@ def make_engine(
     seeds: int = 1,
     noise: str = "shared",
     devices: int = 1,
+    seeds_as: str = "auto",
 ) -> Engine:
     """The engine for a mode.
 
     `chunk` is the most steps run between two looks of the host; `seeds` trains several seeds at once (jax
     mode); `noise` is "shared" (the same draws in every mode) or "native" (PyTorch's own stream, torch mode);
-    `devices` share out the worlds of a problem that allows it (jax mode).
+    `devices` share out the worlds of a problem that allows it (jax mode). `seeds_as` is how seeds are trained at
+    once: "program" is one program for all of them, "threads" a thread for each, "auto" threads on a CPU.
     """
     name = mode_name(mode)
     if dtype not in ("float32", "float64"):
         raise UnknownName("dtype", dtype, ("float32", "float64"))
     if noise not in ("shared", "native"):
         raise UnknownName("noise", noise, ("shared", "native"))
+    if seeds_as not in SEEDS_AS:
+        raise UnknownName("seeds_as", seeds_as, SEEDS_AS)
     if chunk < 1:
         raise TwinaxError(f"the chunk is {chunk} steps; it must be at least 1")
     if seeds < 1:
@@ -60,7 +65,10 @@ def make_engine(
         jax.config.update("jax_enable_x64", True)
     if name == "jax":
         from twinax.engines._jax import JaxEngine
+        from twinax.engines._seed_threads import SeedThreads
 
+        if seeds > 1 and (seeds_as == "threads" or (seeds_as == "auto" and _on_cpu())):
+            return SeedThreads(problem, dtype=dtype, chunk=chunk, seeds=seeds)
         return JaxEngine(problem, dtype=dtype, chunk=chunk, seeds=seeds, devices=devices)
     require("torch", "torch", f"trainer.mode={name}")
     if name == "hybrid":
@@ -70,3 +78,9 @@ def make_engine(
     from twinax.engines._torch import TorchEngine
 
     return TorchEngine(problem, dtype=dtype, chunk=chunk, noise=noise)
+
+
+def _on_cpu() -> bool:
+    import jax
+
+    return jax.default_backend() == "cpu"

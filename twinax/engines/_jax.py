@@ -86,7 +86,7 @@ def partial_update(update: Update, state: State, loss: Loss, batch: Any, still: 
 
 
 class JaxEngine(Engine):
-    """Everything in JAX."""
+    """Everything in JAX, in one program for all seeds and devices."""
 
     mode = "jax"
 
@@ -168,20 +168,29 @@ class JaxEngine(Engine):
         settings = self._inputs()
         if self._beside is not None:
             return self._run_beside(self._beside, steps, settings)
-        count = jnp.asarray(steps, jnp.int32)
-        if self._compiled is None:
-            begin = time.perf_counter()
-            if self._devices is not None:
-                self._program = self._devices.compiled(self._chunk, self._divided(self._state))
-            self._compiled = self._program.lower(self._state, settings, count).compile()
-            self.compile_seconds = time.perf_counter() - begin
+        self.compile(self._state, settings)
         try:
-            self._state, logs = self._compiled(self._state, settings, count)
-            return {name: whole(values)[:steps] for name, values in logs.items()}
+            self._state, logs = self.advance(self._state, settings, steps)
+            return logs
         except jax.errors.JaxRuntimeError as error:
             if self.processes == 1:
                 raise
             raise lost_process(error, self.processes) from error
+
+    def compile(self, state: State, settings: Any) -> None:
+        """Compile the program of a chunk, once."""
+        if self._compiled is not None:
+            return
+        begin = time.perf_counter()
+        if self._devices is not None:
+            self._program = self._devices.compiled(self._chunk, self._divided(state))
+        self._compiled = self._program.lower(state, settings, jnp.asarray(1, jnp.int32)).compile()
+        self.compile_seconds = time.perf_counter() - begin
+
+    def advance(self, state: State, settings: Any, steps: int) -> tuple[State, dict[str, np.ndarray]]:
+        """The state after some steps of the compiled program, and its logs; the state that is given is used up."""
+        state, logs = self._compiled(state, settings, jnp.asarray(steps, jnp.int32))
+        return state, {name: whole(values)[:steps] for name, values in logs.items()}
 
     def _run_beside(self, beside: SideBySide, steps: int, settings: Any) -> dict[str, np.ndarray]:
         if not self.compile_seconds:
@@ -194,12 +203,13 @@ class JaxEngine(Engine):
 
     # Evaluation
 
-    def _evaluate_one(self, state: State, tables):
+    def evaluate_one(self, state: State, tables):
+        """What an evaluation measures of one seed."""
         draws = widened(key_draws(self.problem.evaluation_draws(), state.seed, state.step, EVALUATION), self.dtype)
         return self.problem.measure(state, draws, tables)
 
     def _evaluate_all(self, state: State, tables):
-        return self._over_seeds(self._evaluate_one)(state, tables)
+        return self._over_seeds(self.evaluate_one)(state, tables)
 
     def _converted(self, arrays: dict[str, Any]) -> dict[str, Any]:
         return jax.tree.map(jnp.asarray, arrays)
@@ -208,10 +218,12 @@ class JaxEngine(Engine):
         return jax.tree.map(whole, self._evaluation(self._state, tables))
 
     def _phases(self, repeats: int) -> dict[str, float]:
-        settings = self._inputs()
-        problem, one = self.problem, self._state
-        if self.seeds > 1:
-            one = jax.tree.map(lambda x: x[0], one)
+        state = self._state if self.seeds == 1 else jax.tree.map(lambda x: x[0], self._state)
+        return self.phases(state, self._inputs(), repeats)
+
+    def phases(self, one: State, settings: Any, repeats: int) -> dict[str, float]:
+        """Seconds by phase from a state of one seed."""
+        problem = self.problem
 
         def sample(state: State):
             draws = widened(key_draws(problem.draws(), state.seed, state.step), self.dtype)

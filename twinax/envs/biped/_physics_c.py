@@ -18,6 +18,8 @@ from twinax.types import Array, Float
 
 FINITE = 1e10
 """Numbers beyond this are broken physics, in MuJoCo as well."""
+SETS = 32
+"""Sets of models that are kept at most."""
 
 
 class CPhysics:
@@ -38,8 +40,7 @@ class CPhysics:
         self._spec = int(mujoco.mjtState.mjSTATE_CTRL) | int(mujoco.mjtState.mjSTATE_XFRC_APPLIED)
         # In a control row the forces on the bodies follow the targets: 3 of force and 3 of torque each.
         self._force = self.model.nu + 6 * self.model.body(robot.push_body).id
-        self._models: list[Any] = []
-        self._written = np.ones((0, 3))
+        self._sets: list[VariedModels] = []
         self._lock = threading.Lock()
 
     def __call__(
@@ -89,16 +90,34 @@ class CPhysics:
         return end
 
     def _vary(self, factors: np.ndarray) -> list[Any]:
-        """A model for each world, written only where its factors are not those of the call before."""
-        for _ in range(len(self._models), len(factors)):
-            self._models.append(copy.copy(self.model))
-        if len(self._written) < len(factors):
-            self._written = np.concatenate([self._written, np.ones((len(factors) - len(self._written), 3))])
-        for k in np.flatnonzero((self._written[: len(factors)] != factors).any(1)):
+        """A model for each world, from the set that fits best: seeds take turns, each with worlds of its own."""
+        sets = [one for one in self._sets if len(one.models) == len(factors)]
+        best = min(sets, key=lambda one: len(one.differing(factors)), default=None)
+        if best is None or (2 * len(best.differing(factors)) > len(factors) and len(self._sets) < SETS):
+            best = VariedModels(self.model, len(factors))
+            self._sets.append(best)
+        return best.written(factors)
+
+
+class VariedModels:
+    """Copies of a model, written only where their factors are not those of the call before."""
+
+    def __init__(self, model: Any, number: int):
+        self.model = model
+        self.models = [copy.copy(model) for _ in range(number)]
+        self._factors = np.ones((number, 3))
+
+    def differing(self, factors: Float[np.ndarray, "worlds 3"]) -> np.ndarray:
+        """The worlds whose model has other factors."""
+        return np.flatnonzero((self._factors != factors).any(1))
+
+    def written(self, factors: Float[np.ndarray, "worlds 3"]) -> list[Any]:
+        """The models with these factors of friction, mass and gain."""
+        for k in self.differing(factors):
             for name, value in varied_fields(self.model, *factors[k]).items():
-                getattr(self._models[k], name)[:] = value
-            self._written[k] = factors[k]
-        return self._models[: len(factors)]
+                getattr(self.models[k], name)[:] = value
+            self._factors[k] = factors[k]
+        return self.models
 
 
 @contextlib.contextmanager
