@@ -40,6 +40,7 @@ class CPhysics:
         self._spec = int(mujoco.mjtState.mjSTATE_CTRL) | int(mujoco.mjtState.mjSTATE_XFRC_APPLIED)
         # In a control row the forces on the bodies follow the targets: 3 of force and 3 of torque each.
         self._force = self.model.nu + 6 * self.model.body(robot.push_body).id
+        self._parts = np.cumsum([self.model.nq + self.model.nv, self.model.nu, 2])
         self._sets: list[VariedModels] = []
         self._lock = threading.Lock()
 
@@ -55,39 +56,41 @@ class CPhysics:
         arrays = [qpos, qvel, target, push]
         if self.varied:
             arrays.append(ops.stack([variation.friction, variation.mass, variation.gain], -1))
-        return ops.host_call(self._rows, (qpos, qvel), *arrays)
+        # One array there and one back: what JAX hands over costs by the piece.
+        given, nq = ops.concat(arrays, -1), self.model.nq
+        end = ops.host_call(self._rows, given[..., : nq + self.model.nv], given)
+        return end[..., :nq], end[..., nq:]
 
-    def _rows(self, qpos: np.ndarray, qvel: np.ndarray, *rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        shapes = qpos.shape, qvel.shape
-        rows = [np.asarray(x, np.float64).reshape(-1, x.shape[-1]) for x in (qpos, qvel, *rest)]
+    def _rows(self, given: np.ndarray) -> np.ndarray:
+        rows = np.asarray(given, np.float64).reshape(-1, given.shape[-1])
         with self._lock, quiet():
-            end = self._step(*rows)
-        nq = self.model.nq
-        return end[:, 1 : 1 + nq].reshape(shapes[0]), end[:, 1 + nq :].reshape(shapes[1])
+            end = self._step(rows)
+        return end.reshape(*given.shape[:-1], -1)
 
-    def _step(self, qpos, qvel, target, push, factors=None) -> np.ndarray:
-        start = np.concatenate([np.zeros((len(qpos), 1)), qpos, qvel], 1)
-        control = np.zeros((len(qpos), 1, self.model.nu + 6 * self.model.nbody))
+    def _step(self, rows: np.ndarray) -> np.ndarray:
+        state, target, push, factors = np.split(rows, self._parts, 1)
+        start = np.concatenate([np.zeros((len(state), 1)), state], 1)
+        control = np.zeros((len(state), 1, self.model.nu + 6 * self.model.nbody))
         control[:, 0, : self.model.nu] = target
         control[:, 0, self._force : self._force + 2] = push
         # MuJoCo would begin again from its initial pose.
-        broken = ~(np.abs(np.concatenate([start, control[:, 0]], 1)) < FINITE).all(1)
+        broken = ~(np.abs(rows) < FINITE).all(1)
         start[broken] = np.concatenate([[0.0], self.robot.home_qpos, np.zeros(self.model.nv)])
         control[broken] = 0.0
         states, _ = self._rollout.rollout(
-            self.model if factors is None else self._vary(factors),
+            self._vary(factors) if self.varied else self.model,
             self._data,
             start,
             control,
             control_spec=self._spec,
             nstep=self.substeps,
-            initial_warmstart=np.zeros((len(qpos), self.model.nv)),
+            initial_warmstart=np.zeros((len(state), self.model.nv)),
         )
         end = states[:, -1]
         # Where it blew up on the way, MuJoCo has begun again, and its clock tells.
         broken |= np.abs(end[:, 0] - self.substeps * self.robot.timestep) > 1e-9
         end[broken] = np.nan
-        return end
+        return end[:, 1:]
 
     def _vary(self, factors: np.ndarray) -> list[Any]:
         """A model for each world, from the set that fits best: seeds take turns, each with worlds of its own."""
