@@ -6,8 +6,9 @@
 
 The task `walk` as `twinax train experiment=biped` trains it: rollout, advantages, 32 updates, normalisers, a control
 step being 5 steps of physics. `mujoco.rollout alone` replays the states and targets of such a training in MuJoCo's own
-threads, and does nothing else. Each case runs in its own process; compilation is apart; rates are medians. The share
-of physics is the time within MuJoCo in C, or for MJX that of a program of the physics alone, of the whole.
+threads, and does nothing else. Each case waits in its own process, compiled, and they run by turns, in each turn the
+same iterations (Brax's training is one call and runs at the end); rates are medians. The share of physics is the time
+within MuJoCo in C, or for MJX that of a program of the physics alone, of the whole.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from measuring import CACHE, ask, machine, timed
+from measuring import CACHE, Contender, ask, machine, serve, timed
 
 SUBSTEPS = 5
 FEW = ("ppo.worlds=32", "ppo.steps=4", "ppo.minibatches=4", "ppo.episodes=4", "task.time_limit=4")
@@ -66,8 +67,8 @@ def configured(words: list[str]):
     return config, conf.build_problem(config)
 
 
-def engine(chunk: str, *words: str, repeats: int) -> dict:
-    """Training by one of our engines."""
+def engine(chunk: str, *words: str) -> None:
+    """Training by one of our engines: in each turn the same iterations."""
     from twinax.engines import make_engine
 
     config, problem = configured(list(words))
@@ -75,23 +76,23 @@ def engine(chunk: str, *words: str, repeats: int) -> dict:
     made = make_engine(config.trainer.mode, problem, chunk=number, devices=config.trainer.devices)
     made.start(0)
     made.run(number)
-    begin, watch.seconds = time.perf_counter(), 0.0
+    begun = made.state()
+    alone = mjx_rate(problem) if config.task.runner == "mjx" else None
 
-    def once() -> int:
+    def turn() -> dict:
+        made.load(begun)
+        begin, watch.seconds = time.perf_counter(), 0.0
         made.run(number)
-        return number * problem.worlds * problem.steps
+        seconds = time.perf_counter() - begin
+        rate = number * problem.worlds * problem.steps / seconds
+        # Devices call the physics at the same time, each from its own thread.
+        share = watch.seconds / seconds / config.trainer.devices if alone is None else rate / alone
+        return {"rate": rate, "share": share}
 
-    found = timed(once, repeats)
-    # Devices call the physics at the same time, each from its own thread.
-    share = watch.seconds / (time.perf_counter() - begin) / config.trainer.devices
-    if config.task.runner == "mjx":
-        alone = mjx_rate(problem, repeats)
-        found["physics_alone"] = alone
-        share = found["rate"] / alone
-    return {**found, "share": share, "compile_seconds": made.compile_seconds, "parameters": made.num_parameters}
+    serve({"compile_seconds": made.compile_seconds, "parameters": made.num_parameters}, turn)
 
 
-def mjx_rate(problem, repeats: int) -> float:
+def mjx_rate(problem) -> float:
     """Control steps per second of MJX alone, from fresh starts."""
     import jax
     import jax.numpy as jnp
@@ -110,24 +111,25 @@ def mjx_rate(problem, repeats: int) -> float:
         jax.block_until_ready(steps(qpos, qvel))
         return problem.worlds * problem.steps
 
-    return timed(once, repeats)["rate"]
+    return timed(once, 3)["rate"]
 
 
-def brax(*words: str, repeats: int) -> dict:
+def brax(repeats: str, *words: str) -> None:
     """Training by Brax's own function, which tells its speed after each of its epochs."""
     from twinax.runs.brax import train_with_brax
 
     config, problem = configured(list(words))
     watch = Stopwatch()
     iterations = 2 if config.task.runner == "mjx" else 10
-    run = train_with_brax(problem, iterations * (repeats + 1), evaluations=repeats + 1, progress=False)
+    epochs = int(repeats) + 1
+    run = train_with_brax(problem, iterations * epochs, evaluations=epochs, progress=False)
     # The first epoch holds the compilation.
     rates = [row["environment_steps_per_second"] for row in run.metrics if "environment_steps_per_second" in row][1:]
-    found = {"rate": float(np.median(rates)), "rates": rates}
-    return {**found, "share": None, "physics_seconds": watch.seconds, "parameters": run.summary["parameters"]}
+    facts = {"share": None, "physics_seconds": watch.seconds, "parameters": run.summary["parameters"]}
+    print(json.dumps({"rate": float(np.median(rates)), "rates": rates, **facts}))
 
 
-def rollout(repeats: int) -> dict:
+def rollout() -> None:
     """MuJoCo's own threads alone, with the states and targets of a training that has begun."""
     import mujoco
     from mujoco.rollout import Rollout
@@ -141,10 +143,11 @@ def rollout(repeats: int) -> dict:
     made.run(10)
     calls, own = [], CPhysics._step
 
-    def recorded(self, qpos, qvel, target, *rest):
-        start = np.concatenate([np.zeros((len(qpos), 1)), qpos, qvel], 1)
+    def recorded(self, rows):
+        state, target, *_ = np.split(rows, self._parts, 1)
+        start = np.concatenate([np.zeros((len(state), 1)), state], 1)
         calls.append((start, np.repeat(target[:, None], SUBSTEPS, 1)))
-        return own(self, qpos, qvel, target, *rest)
+        return own(self, rows)
 
     CPhysics._step = recorded  # ty: ignore
     made.run(10)
@@ -152,15 +155,31 @@ def rollout(repeats: int) -> dict:
     data = [mujoco.MjData(physics.model) for _ in range(physics.threads)]
     with Rollout(nthread=physics.threads) as pool:
 
-        def once() -> int:
+        def turn() -> dict:
+            begin = time.perf_counter()
             for start, control in calls:
                 pool.rollout(physics.model, data, start, control)
-            return sum(len(start) for start, _ in calls)
+            return {"rate": sum(len(start) for start, _ in calls) / (time.perf_counter() - begin), "share": 1.0}
 
-        return {**timed(once, repeats), "share": 1.0}
+        turn()
+        serve({}, turn)
 
 
 HOW = {"engine": engine, "brax": brax, "rollout": rollout}
+
+
+def by_turns(cases: dict[str, tuple[str, ...]], number: int) -> dict[str, dict]:
+    """Cases that wait in their processes, compiled, and run one after the other, that many times."""
+    waiting = {name: Contender(__file__, ["--work", *case]) for name, case in cases.items()}
+    turns = [{name: one.go() for name, one in waiting.items()} for _ in range(number)]
+    for one in waiting.values():
+        one.close()
+    results = {}
+    for name, one in waiting.items():
+        rates = [turn[name]["rate"] for turn in turns]
+        share = float(np.median([turn[name]["share"] for turn in turns]))
+        results[name] = {"rate": float(np.median(rates)), "rates": rates, "share": share, **one.facts}
+    return results
 
 
 def main() -> None:
@@ -171,18 +190,20 @@ def main() -> None:
     parser.add_argument("--work", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work:
-        how, repeats, *words = arguments.work
-        print(json.dumps(HOW[how](*words, repeats=int(repeats))))
+        how, *words = arguments.work
+        HOW[how](*words)
         return
     CACHE.mkdir(parents=True, exist_ok=True)
-    repeats = "1" if arguments.quick else "5"
     print(f"{'case':26s} {'steps/s':>10s} {'physics/s':>10s} {'compile s':>10s} {'in physics':>10s}")
     out = Path(arguments.out)
     results = json.loads(out.read_text())["results"] if arguments.only and out.exists() else {}
-    for name, (how, *words) in CASES.items():
-        if not re.search(arguments.only, name):
-            continue
-        found = results[name] = ask(__file__, ["--work", how, repeats, *words])
+    asked = {name: case for name, case in CASES.items() if re.search(arguments.only, name)}
+    repeats = 1 if arguments.quick else 5
+    results |= by_turns({name: case for name, case in asked.items() if case[0] != "brax"}, repeats)
+    for name, (how, *words) in asked.items():
+        if how == "brax":
+            results[name] = ask(__file__, ["--work", how, str(repeats), *words])
+        found = results[name]
         compiled, share = found.get("compile_seconds"), found["share"]
         print(
             f"{name:26s} {found['rate']:10,.0f} {SUBSTEPS * found['rate']:10,.0f} "
