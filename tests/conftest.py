@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -17,6 +18,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Two test workers on two cores: a thread pool in each would only compete with the other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A shell lets its background jobs ignore Ctrl-C, and what tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Plots are written to files, never shown.
 os.environ.setdefault("MPLBACKEND", "agg")
 

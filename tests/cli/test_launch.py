@@ -34,6 +34,9 @@ SETTINGS = [
     "trainer.checkpoint_every=2",
 ]
 
+HOSTED = [*SETTINGS[:1], "env=gymnasium", "env.id=CartPole-v1", *SETTINGS[2:]]
+"""The same in Gymnasium's copies, of which each device and each process steps its own."""
+
 
 def twinax(*words: str, **changes: str) -> subprocess.Popen:
     command = [sys.executable, "-m", "twinax.cli", *words]
@@ -45,11 +48,20 @@ def arrays(run: Path) -> dict[str, np.ndarray]:
     return load_file(checkpoint.latest(run) / "state.safetensors")
 
 
+def one_device_arrays(settings: list[str], place: Path) -> dict[str, np.ndarray]:
+    assert main(["train", "--quiet", *settings, f"run.dir={place / 'run'}"]) == 0
+    return arrays(place / "run")
+
+
 @pytest.fixture(scope="module")
 def one_device(tmp_path_factory):
-    run = tmp_path_factory.mktemp("one") / "run"
-    assert main(["train", "--quiet", *SETTINGS, f"run.dir={run}"]) == 0
-    return arrays(run)
+    return one_device_arrays(SETTINGS, tmp_path_factory.mktemp("one"))
+
+
+@pytest.fixture(scope="module")
+def one_host(tmp_path_factory):
+    pytest.importorskip("gymnasium")
+    return one_device_arrays(HOSTED, tmp_path_factory.mktemp("host"))
 
 
 def assert_equal(found, wanted):
@@ -58,12 +70,13 @@ def assert_equal(found, wanted):
         np.testing.assert_allclose(found[name], value, rtol=1e-6, atol=1e-9, err_msg=name)
 
 
-def test_two_devices_learn_what_one_learns(one_device, tmp_path):
+@pytest.mark.parametrize(("settings", "wanted"), [(SETTINGS, "one_device"), (HOSTED, "one_host")])
+def test_two_devices_learn_what_one_learns(settings, wanted, tmp_path, request):
     run = tmp_path / "run"
-    done = twinax("train", "--quiet", *SETTINGS, "trainer.devices=2", f"run.dir={run}")
+    done = twinax("train", "--quiet", *settings, "trainer.devices=2", f"run.dir={run}")
     _, errors = done.communicate()
     assert done.returncode == 0, errors
-    assert_equal(arrays(run), one_device)
+    assert_equal(arrays(run), request.getfixturevalue(wanted))
 
 
 @pytest.mark.slow
@@ -79,13 +92,14 @@ def test_a_run_of_two_devices_goes_on_with_one(one_device, tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_learn_what_one_learns(one_device, tmp_path):
+@pytest.mark.parametrize(("settings", "wanted"), [(SETTINGS, "one_device"), (HOSTED, "one_host")])
+def test_two_processes_learn_what_one_learns(settings, wanted, tmp_path, request):
     run = tmp_path / "run"
-    done = twinax("launch", "--processes", "2", "train", "--quiet", *SETTINGS, f"run.dir={run}")
+    done = twinax("launch", "--processes", "2", "train", "--quiet", *settings, f"run.dir={run}")
     said, errors = done.communicate()
     assert done.returncode == 0, errors
     assert said.count("after 5 steps") == 1  # one of them speaks
-    assert_equal(arrays(run), one_device)
+    assert_equal(arrays(run), request.getfixturevalue(wanted))
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from twinax import ops, parity, runs, tree
+from twinax import parity, runs, tree
 from twinax.bridge._brax import brax_env
 from twinax.engines import make_engine
 from twinax.envs import BraxWorld, CartPole, GymnasiumWorld, GymnaxWorld
@@ -79,7 +79,7 @@ def test_gymnasium_cartpole_is_ours():
         np.testing.assert_array_equal(moved.reward, want.reward)
         state, ended = moved.onward, ended + moved.terminated.sum()
         # From the true state, as what is seen is rounded.
-        mine = CartPoleState(*np.array([env.unwrapped.state for env in world._copies.vector.envs]).T)
+        mine = CartPoleState(*np.array([env.unwrapped.state for env in world.copies().vector.envs]).T)
     assert ended > 3
 
 
@@ -194,7 +194,7 @@ def test_copies_in_processes_are_the_same():
         playing = begin(world, numpy_draws(world.reset_draws(2), 0, 7))
         _, happened = play(world, always(1), playing, draws_for(world, 5, 2))
         rows.append(happened)
-        world._copies.vector.close()
+        world.copies().vector.close()
     np.testing.assert_array_equal(rows[0].next_observation, rows[1].next_observation)
     np.testing.assert_array_equal(rows[0].truncated, rows[1].truncated)
 
@@ -222,7 +222,7 @@ def test_boxes_of_any_bounds_and_shape():
     assert world.actions.low == (0.0, -np.inf, 1.0, -3.0) and world.actions.high == (1.0, 2.0, np.inf, -2.0)
     state = world.reset({"seed": np.full((1, 2), 0.5)})
     world.step(state, np.array([[9.0, -9.0, 0.0, -2.5]]), {"seed": np.full((1, 2), 0.5)})
-    np.testing.assert_array_equal(world._copies.vector.envs[0].unwrapped.given[0], [[1.0, -9.0], [1.0, -2.5]])
+    np.testing.assert_array_equal(world.copies().vector.envs[0].unwrapped.given[0], [[1.0, -9.0], [1.0, -2.5]])
     with pytest.raises(TwinaxError, match="takes actions of 4 numbers, but was given"):
         world.step(state, np.zeros((1, 3)), {"seed": np.full((1, 2), 0.5)})
     with pytest.raises(TwinaxError, match="policy=tanh stretches to bounds.*infinite; use policy=gaussian"):
@@ -264,16 +264,10 @@ def test_what_hidden_state_cannot_do_is_refused():
     subject = problem(GymnasiumWorld(factory=Counting), **SMALL)
     with pytest.raises(TwinaxError, match="Counting keeps its state hidden on the host, once, so 2 seeds cannot share"):
         make_engine("jax", subject, seeds=2)
-    with pytest.raises(TwinaxError, match="so 3 devices cannot share a program"):
-        subject.check_mode("jax", devices=3)
     with pytest.raises(TwinaxError, match="Counting restarts itself and has no use for a pool of 8"):
         problem(subject.world, pool=8)
-    with pytest.raises(TwinaxError, match="so 2 devices cannot share a program"):
-        make_engine("jax", subject, devices=2)
-    with ops.shards("shards", 2), pytest.raises(TwinaxError, match="spread over 2; use one device"):
-        subject.world.reset({"seed": np.full((4, 2), 0.5)})
     with pytest.raises(TwinaxError, match="4 actions for 0 copies; call reset or enter first"):
-        GymnasiumWorld(factory=Counting)._copies.step(np.zeros(4, int), np.zeros(4, int))
+        GymnasiumWorld(factory=Counting).copies().step(np.zeros(4, int), np.zeros(4, int))
 
 
 @pytest.mark.parametrize(

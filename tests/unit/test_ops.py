@@ -429,6 +429,7 @@ DIRECT = {
     "num_shards",
     "scan",
     "seed_axis",
+    "shard_index",
     "shards",
     "switch_size",
     "used",

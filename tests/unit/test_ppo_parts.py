@@ -220,9 +220,10 @@ def test_means_over_shards_are_those_of_the_whole():
     def part(rows):
         with ops.shards("parts", 2):
             moments = Moments.empty(3).with_rows(rows)
-            return standardised(rows[:, 0]), moments.mean, moments.variance, moments.count
+            return standardised(rows[:, 0]), moments.mean, moments.variance, moments.count, ops.shard_index(rows)
 
-    rows, mean, variance, count = jax.vmap(part, axis_name="parts")(x.reshape(2, 5, 3))
+    rows, mean, variance, count, index = jax.vmap(part, axis_name="parts")(x.reshape(2, 5, 3))
+    assert index.tolist() == [0, 1] and ops.shard_index(x) == 0
     whole = Moments.empty(3).with_rows(x)
     np.testing.assert_allclose(rows.ravel(), standardised(x[:, 0]), rtol=1e-6)
     np.testing.assert_allclose(mean, np.stack([whole.mean] * 2), rtol=1e-6)

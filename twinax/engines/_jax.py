@@ -214,11 +214,15 @@ class JaxEngine(Engine):
     def _converted(self, arrays: dict[str, Any]) -> dict[str, Any]:
         return jax.tree.map(jnp.asarray, arrays)
 
+    def _here(self) -> State:
+        """The state on one device of this process."""
+        return self._state if self._devices is None else jax.tree.map(lambda x: jnp.asarray(whole(x)), self._state)
+
     def _measure(self, tables: dict[str, Any]) -> Mapping[str, Any]:
-        return jax.tree.map(whole, self._evaluation(self._state, tables))
+        return jax.tree.map(whole, self._evaluation(self._here(), tables))
 
     def _phases(self, repeats: int) -> dict[str, float]:
-        state = self._state if self.seeds == 1 else jax.tree.map(lambda x: x[0], self._state)
+        state = self._here() if self.seeds == 1 else jax.tree.map(lambda x: x[0], self._state)
         return self.phases(state, self._inputs(), repeats)
 
     def phases(self, one: State, settings: Any, repeats: int) -> dict[str, float]:

@@ -52,7 +52,9 @@ class GymnasiumWorld(Restarting):
     label: str = field(init=False)
     observation_size: int = field(init=False)
     actions: Actions = field(init=False)
-    _copies: Copies = field(init=False, repr=False)
+    _copies: dict[int, Copies] = field(init=False, repr=False, default_factory=dict)
+    """Those of each shard of a program: every device, and so every process, steps its own."""
+    _some: Callable[[], Copies] = field(init=False, repr=False)
     _apart: list[GymnasiumWorld] = field(init=False, repr=False, default_factory=list)
 
     def __post_init__(self):
@@ -71,7 +73,7 @@ class GymnasiumWorld(Restarting):
             "time_limit": self.time_limit or own or 0,
             "observation_size": size,
             "actions": actions,
-            "_copies": Copies(make, self.processes, size, to_env),
+            "_some": partial(Copies, make, self.processes, size, to_env),
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)
@@ -93,22 +95,19 @@ class GymnasiumWorld(Restarting):
     step_draws = reset_draws
 
     def reset(self, draws: Mapping[str, Any]) -> Hidden:
-        seed = self._seeds(draws)
+        seed = seeds(draws["seed"])
         row = ops.zeros((seed.shape[0], self.observation_size), draws["seed"])
-        seen = ops.host_call(self._copies.reset, row, seed, ordered=True)
-        return Hidden(seen, seed, seed * 0)
+        return Hidden(self._call(Copies.reset, row, row, seed), seed, seed * 0)
 
     def enter(self, state: Hidden, draws: Mapping[str, Any]) -> tuple[Hidden, Any]:
-        spare, row = self._seeds(draws), state.observation
-        seen, lost = ops.host_call(
-            self._copies.enter, (row, state.age < 0), row, state.seed, state.age, spare, ordered=True
-        )
+        spare, row = seeds(draws["seed"]), state.observation
+        seen, lost = self._call(Copies.enter, row, (row, state.age < 0), row, state.seed, state.age, spare)
         return Hidden(seen, *_begun(lost, spare, state.seed, state.age)), lost
 
     def step(self, state: Hidden, action: Any, draws: Mapping[str, Any]) -> Moved:
-        spare, row, flag = self._seeds(draws), state.observation, state.age < 0
-        last, reward, terminated, truncated, onward = ops.host_call(
-            self._copies.step, (row, row[:, 0], flag, flag, row), action, spare, ordered=True
+        spare, row, flag = seeds(draws["seed"]), state.observation, state.age < 0
+        last, reward, terminated, truncated, onward = self._call(
+            Copies.step, row, (row, row[:, 0], flag, flag, row), action, spare
         )
         begun = _begun(terminated | truncated, spare, state.seed, state.age + 1)
         return Moved(Hidden(last, state.seed, state.age + 1), reward, terminated, {}, truncated, Hidden(onward, *begun))
@@ -116,12 +115,19 @@ class GymnasiumWorld(Restarting):
     def observe(self, state: Hidden) -> Float[Array, "worlds observation"]:
         return state.observation
 
-    def _seeds(self, draws: Mapping[str, Any]) -> Any:
-        if (number := ops.num_shards()) > 1:
-            raise TwinaxError(
-                f"{self.name} runs on the host of one device, and this program is spread over {number}; use one device"
-            )
-        return seeds(draws["seed"])
+    def copies(self, shard: int = 0) -> Copies:
+        """The environments of a shard, here on the host; the only ones where a program is not shared out."""
+        if shard not in self._copies:
+            self._copies[shard] = self._some()
+        return self._copies[shard]
+
+    def _call(self, method: Callable[..., Any], seen: Any, results: Any, *arrays: Any) -> Any:
+        """A method of this shard's copies, after the call that gave what is `seen`."""
+
+        def call(shard, _, *arrays):
+            return method(self.copies(int(shard)), *arrays)
+
+        return ops.host_call(call, results, ops.shard_index(seen), seen, *arrays, ordered=True)
 
 
 def _begun(where: Any, spare: Any, seed: Any, age: Any) -> tuple[Any, Any]:

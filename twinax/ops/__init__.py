@@ -377,6 +377,16 @@ def num_shards() -> int:
     return 1 if found is None else found[1]
 
 
+def shard_index(like: Any) -> Any:
+    """Which of these parts this is, as an int32; 0 where there is one."""
+    found = current_shards()
+    if found is None:
+        return zeros((), like, "int32")
+    from jax import lax
+
+    return lax.axis_index(found[0])
+
+
 def cumsum(x: Any, axis: int = 0) -> Any:
     """Running sum, in the dtype of `x`."""
     return _of[type(x)].cumsum(x, axis)
@@ -511,7 +521,8 @@ def host_call(function: Callable, results: Any, *arrays: Any, ordered: bool = Fa
     leading axes, the same for all arrays: those over which a program is mapped. No gradient is recorded.
 
     A function with effects is `ordered`: it is called exactly as often as the program comes by, and in that order. JAX
-    can then neither map the program nor spread it over devices.
+    can then not map the program. Spread over devices, each shard calls for itself, and its calls are in order where
+    each is given something that the one before it gave.
     """
     return _of[type(arrays[0])].host_call(function, results, arrays, ordered)
 
@@ -591,6 +602,7 @@ __all__ = [
     "searchsorted",
     "seed_axis",
     "set_at",
+    "shard_index",
     "shards",
     "shuffled",
     "sigmoid",

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jax.experimental import io_callback
 
-from twinax.ops._axis import current_seed_axis
+from twinax.ops._axis import current_seed_axis, current_shards
 from twinax.ops._order import index_bits
 from twinax.ops._windows import same_padding
 
@@ -397,7 +397,8 @@ def host_call(function, results, arrays, ordered):
 
     arrays = map(lax.stop_gradient, arrays)
     if ordered:
-        return io_callback(call, shapes, *arrays, ordered=True)
+        # JAX orders calls on one device alone.
+        return io_callback(call, shapes, *arrays, ordered=current_shards() is None)
     # Mapped over seeds it stays one call.
     return jax.pure_callback(call, shapes, *arrays, vmap_method="broadcast_all")
 

@@ -202,11 +202,10 @@ class PPO(Problem):
         if framework not in world.frameworks:
             can = " and ".join(world.frameworks)
             raise TwinaxError(f"{world.name} runs in {can} only, and trainer.mode={mode} plays in {framework}")
-        if isinstance(world, Restarting) and max(seeds, devices) > 1:
-            what = f"{seeds} seeds" if seeds > 1 else f"{devices} devices"
+        if isinstance(world, Restarting) and seeds > 1:
             raise TwinaxError(
-                f"{world.name} keeps its state hidden on the host, once, so {what} cannot share a program; use one "
-                "device, and train seeds one after the other (seed=0,1,2)"
+                f"{world.name} keeps its state hidden on the host, once, so {seeds} seeds cannot share it; train them "
+                "one after the other (seed=0,1,2)"
             )
 
     @property
@@ -284,7 +283,8 @@ class PPO(Problem):
             for name, draw in self.world.reset_draws(self.pool // 8).items():
                 found[f"pool/{name}"] = dataclasses.replace(draw, divided=0)
         if isinstance(self.world, Restarting):
-            found |= {f"enter/{name}": draw for name, draw in self.world.reset_draws(self.worlds).items()}
+            for name, draw in self.world.reset_draws(self.worlds).items():
+                found[f"enter/{name}"] = dataclasses.replace(draw, divided=0)
         return found
 
     def _each_step(self, prefix: str, draws: Mapping[str, Draw]) -> dict[str, Draw]:
