@@ -32,9 +32,10 @@ def enable() -> Path | None:
         return None
     if not os.access(path, os.W_OK):
         return None
-    # XLA warns on each program read from the cache; its errors still come through. "1" is what JAX itself sets.
+    # Of each program read from the cache XLA warns, on some processors as an error, that this machine may be another
+    # one. What really goes wrong is raised. "1" is what JAX itself sets.
     if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":
-        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     settings = {
         "jax_compilation_cache_dir": str(path),
         # Small programs too: a start is the sum of many of them.
