@@ -102,16 +102,70 @@ def test_two_processes_learn_what_one_learns(settings, wanted, tmp_path, request
     assert_equal(arrays(run), request.getfixturevalue(wanted))
 
 
-@pytest.mark.slow
-def test_when_a_process_dies_the_others_stop_and_the_run_goes_on(tmp_path):
-    run = tmp_path / "run"
-    long = [word for word in SETTINGS if "steps=" not in word or word.startswith("ppo")]
-    long += ["trainer.steps=100000", "trainer.evaluate_every=0", "trainer.checkpoint_every=10", f"run.dir={run}"]
-    parent = twinax("launch", "--processes", "2", "train", *long)
+LONG = [word for word in SETTINGS if "steps=" not in word or word.startswith("ppo")]
+LONG += ["trainer.steps=100000", "trainer.evaluate_every=0", "trainer.checkpoint_every=10"]
+
+
+def launched(run: Path) -> subprocess.Popen:
+    """Two processes in the middle of a long training."""
+    parent = twinax("launch", "--processes", "2", "train", *LONG, f"run.dir={run}")
     limit = time.monotonic() + 120
     while not (run / "checkpoints" / "0000000010").exists() and time.monotonic() < limit:
         assert parent.poll() is None, parent.communicate()
         time.sleep(0.2)
+    return parent
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whom", ["launch", "--process 1"])
+def test_a_signal_to_one_process_stops_all_of_them(whom, tmp_path):
+    run = tmp_path / "run"
+    parent = launched(run)
+    os.kill(parent.pid if whom == "launch" else child_of(parent.pid, whom), signal.SIGTERM)
+    _, errors = parent.communicate(timeout=60)
+    assert parent.returncode in (130, 143), errors
+    assert errors.count("continue with:") == 1 and "error" not in errors
+    assert f"continue with: twinax launch --processes 2 resume {run}" in errors
+    saved = checkpoint.read_meta(checkpoint.latest(run))["step"]
+    assert f"stopped at step {saved} of 100000" in errors
+    # Also with another number of processes.
+    assert main(["resume", str(run), "--quiet", f"trainer.steps={saved + 2}"]) == 0
+
+
+@pytest.mark.slow
+def test_slurm_says_who_is_who(one_device, tmp_path):
+    run = tmp_path / "run"
+    known = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
+    tasks = [
+        twinax(
+            *["launch", "--processes", "2", "train", "--quiet", *SETTINGS, f"run.dir={run}"],
+            **{**known, "SLURM_STEP_NUM_NODES": "1", "SLURM_PROCID": str(k), "SLURM_LOCALID": str(k)},
+        )
+        for k in range(2)
+    ]
+    errors = [task.communicate(timeout=200)[1] for task in tasks]
+    assert [task.returncode for task in tasks] == [0, 0], errors
+    assert_equal(arrays(run), one_device)
+    other = twinax("launch", "--processes", "3", "train", **known)
+    assert other.communicate()[1] == "error: --processes is 3, but SLURM has started 2 tasks; leave it out\n"
+
+
+@pytest.mark.slow
+def test_a_used_directory_is_one_sentence_from_all_processes(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.jsonl").write_text("{}")
+    begin = time.monotonic()
+    done = twinax("launch", "--processes", "2", "train", *SETTINGS, f"run.dir={tmp_path / 'run'}")
+    _, errors = done.communicate()
+    assert done.returncode == 2
+    assert errors.count("error:") == 1 and "Traceback" not in errors
+    assert time.monotonic() - begin < 60
+
+
+@pytest.mark.slow
+def test_when_a_process_dies_the_others_stop_and_the_run_goes_on(tmp_path):
+    run = tmp_path / "run"
+    parent = launched(run)
     victim = child_of(parent.pid, "--process 1")
     os.kill(victim, signal.SIGKILL)
     _, errors = parent.communicate(timeout=60)
@@ -146,6 +200,8 @@ def child_of(parent: int, words: str) -> int:
         (["launch", "--processes", "0", "train"], "--processes is 0"),
         (["launch", "train"], "launch needs --processes N"),
         (["launch", "--process", "1", "train"], "--process needs --processes and --coordinator"),
+        (["launch", "--processes", "2", "--coordinator", "here:1", "train"], "--coordinator needs --process K"),
+        (["launch", "--processes", "2", "resume", "--quiet"], "launch was given resume without a run"),
         (
             ["train", *SETTINGS[:-6], "ppo.groups=1", "trainer.devices=2"],
             "groups=1 cannot be shared out over 2 devices",

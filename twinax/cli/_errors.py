@@ -8,6 +8,8 @@ import sys
 from twinax.errors import TwinaxError
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+STOPPED = (INTERRUPTED, 143)
+"""Exit codes of who was asked to stop, by Ctrl-C or SIGTERM."""
 
 
 def known_errors() -> tuple[type[BaseException], ...]:

@@ -8,19 +8,26 @@ srun --ntasks 8 twinax launch train ...                                       # 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from argparse import REMAINDER, ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from twinax.cli import _child
+from twinax.cli._errors import BAD_INPUT, FAILED, INTERRUPTED, STOPPED
 from twinax.errors import TwinaxError
 
 HELP = "train on several processes that share out the worlds"
 ALLOWED = ("train", "resume")
 GRACE = 10.0
 """Seconds that a process is given to end."""
+SETTLE = 5.0
+"""Seconds in which others that fail for the same reason may say so themselves."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -35,76 +42,142 @@ def run(found: Namespace) -> int:
     if not words or words[0] not in ALLOWED:
         what = f"'{words[0]}'" if words else "nothing"
         raise TwinaxError(f"launch was given {what} to run; it runs train or resume")
+    if words[0] == "resume" and run_directory(words) is None:
+        raise TwinaxError("launch was given resume without a run: launch --processes N resume RUN")
     if found.processes is not None and found.processes < 1:
         raise TwinaxError(f"--processes is {found.processes}; it must be at least 1")
-    if found.process is not None or (found.processes is None and "SLURM_NTASKS" in os.environ):
-        return take_part(found, words)
+    if found.process is not None:
+        if found.processes is None or found.coordinator is None:
+            raise TwinaxError("--process needs --processes and --coordinator as well")
+        return take_part(words, found.coordinator, found.processes, found.process)
+    if (tasks := slurm_tasks()) > 1:
+        if found.processes not in (None, tasks):
+            raise TwinaxError(f"--processes is {found.processes}, but SLURM has started {tasks} tasks; leave it out")
+        return take_part(words, found.coordinator)
+    if found.coordinator is not None:
+        raise TwinaxError("--coordinator needs --process K as well, which of the processes this is")
     if found.processes is None:
         raise TwinaxError("launch needs --processes N, or SLURM's environment that says it")
     return start_all(found.processes, words)
 
 
-def take_part(found: Namespace, words: list[str]) -> int:
+def slurm_tasks() -> int:
+    """How many tasks SLURM has started beside this one, itself included; 0 where this is none of srun's."""
+    return int(os.environ["SLURM_NTASKS"]) if {"SLURM_STEP_NODELIST", "SLURM_NTASKS"} <= os.environ.keys() else 0
+
+
+def take_part(words: list[str], coordinator: str | None, number: int | None = None, index: int | None = None) -> int:
     """Be one of the processes."""
     from twinax.cli._main import run as run_command
-    from twinax.engines._hosts import join
+    from twinax.engines._hosts import is_leader, join
+    from twinax.runs import Interrupted
 
-    if found.process is not None and (found.processes is None or found.coordinator is None):
-        raise TwinaxError("--process needs --processes and --coordinator as well")
-    join(found.coordinator, found.processes, found.process)
-    return run_command(words)
+    join(coordinator, number, index)
+    try:
+        return run_command(words)
+    except Interrupted as stopped:
+        if is_leader():
+            raise
+        return stopped.exit_code  # process 0 has saved, and says so
 
 
 def start_all(number: int, words: list[str]) -> int:
     """Start every process here, and end all of them when one ends badly."""
-    address = f"localhost:{free_port()}"
-    common = ["launch", "--processes", str(number), "--coordinator", address]
-    # A session of their own: Ctrl-C reaches this process alone, which ends the others.
-    children = [
-        subprocess.Popen(
-            _child.command(*common, "--process", str(k), *words), env=_child.environment(), start_new_session=True
-        )
-        for k in range(number)
-    ]
-    try:
-        return watch(children, words)
-    except KeyboardInterrupt:
-        print(f"stopped at once; continue with: {again(number, words)}", file=sys.stderr)
-        return 130
-    finally:
-        end(children)
-
-
-def watch(children: list[subprocess.Popen], words: list[str]) -> int:
-    """Wait for all, or for the first that ends badly."""
-    while True:
-        codes = [child.poll() for child in children]
-        bad = [k for k, code in enumerate(codes) if code]
-        if bad:
-            code = codes[bad[0]]
-            assert code is not None
-            how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            number = len(children)
-            print(
-                f"error: process {bad[0]} of {number} {how}; the others were stopped; "
-                f"continue with: {again(number, words)}",
-                file=sys.stderr,
+    common = ["launch", "--processes", str(number), "--coordinator", f"localhost:{free_port()}"]
+    # What the others say is shown only if process 0 does not say it.
+    said = [None, *(tempfile.TemporaryFile("w+") for _ in range(number - 1))]
+    with terminated_like_ctrl_c():
+        # A session of their own: Ctrl-C reaches this process alone, which passes it on.
+        children = [
+            subprocess.Popen(
+                _child.command(*common, "--process", str(k), *words),
+                env=_child.environment(),
+                stderr=said[k],
+                start_new_session=True,
             )
-            return code if code > 0 else 1
-        if all(code == 0 for code in codes):
-            return 0
+            for k in range(number)
+        ]
+        try:
+            wait_for(children)
+            return told(children, words, said)
+        except KeyboardInterrupt:
+            return stop(children, words)
+        finally:
+            end(children)
+
+
+@contextmanager
+def terminated_like_ctrl_c() -> Iterator[None]:
+    """SIGTERM is an interrupt as well: no process may outlive this one."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def wait_for(children: Sequence[subprocess.Popen]) -> None:
+    """Until all have ended, or a moment after the first that ended badly."""
+    limit = float("inf")
+    while any(child.poll() is None for child in children) and time.monotonic() < limit:
+        if limit == float("inf") and any(child.poll() not in (None, 0, *STOPPED) for child in children):
+            limit = time.monotonic() + SETTLE
         time.sleep(0.2)
+
+
+def told(children: Sequence[subprocess.Popen], words: list[str], said: Sequence) -> int:
+    """The exit code of all, with a sentence on the first that ended badly."""
+    codes = [child.poll() for child in children]
+    bad = next((k for k, code in enumerate(codes) if code), None)
+    if bad is None:
+        return 0
+    if all(code in STOPPED for code in codes) or (
+        codes[0] == BAD_INPUT and not any(code and code < 0 for code in codes)
+    ):
+        return codes[0] or FAILED  # process 0 has said why
+    code = codes[bad]
+    assert code is not None
+    if bad:
+        said[bad].seek(0)
+        print("".join(said[bad].readlines()[-20:]), end="", file=sys.stderr)
+    how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    way = f"; continue with: {again(len(codes), words)}" if code != BAD_INPUT else ""
+    print(f"error: process {bad} of {len(codes)} {how}; the others were stopped{way}", file=sys.stderr)
+    return code if code > 0 else FAILED
+
+
+def stop(children: Sequence[subprocess.Popen], words: list[str]) -> int:
+    """After Ctrl-C all finish their chunk, and process 0 saves and says so; after another one they end at once."""
+    sentence = "stopped before the training had begun"
+    try:
+        for child in children:
+            child.terminate()
+        wait_for(children)
+    except KeyboardInterrupt:
+        sentence = f"stopped at once; continue with: {again(len(children), words)}"
+    if not all(child.poll() in (0, *STOPPED) for child in children):
+        print(sentence, file=sys.stderr)
+    return INTERRUPTED
+
+
+def run_directory(words: list[str]) -> str | None:
+    """The run that a command speaks of, if it names one."""
+    named = [word.partition("=")[2] for word in words if word.startswith("run.dir=")]
+    if words[0] == "resume":
+        named += [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+    return named[-1] if named else None
 
 
 def again(number: int, words: list[str]) -> str:
     """The command that goes on with the run."""
-    run = words[1] if words[0] == "resume" else "RUN"
-    for word in words:
-        run = word.partition("=")[2] if word.startswith("run.dir=") else run
-    return f"twinax launch --processes {number} resume {run}"
+    return f"twinax launch --processes {number} resume {run_directory(words) or 'RUN'}"
 
 
-def end(children: list[subprocess.Popen]) -> None:
+def end(children: Sequence[subprocess.Popen]) -> None:
     """No process outlives this one."""
     for child in children:
         if child.poll() is None:

@@ -31,7 +31,7 @@ from twinax.cli import (
     _sweep,
     _train,
 )
-from twinax.cli._errors import INTERRUPTED, describe, known_errors
+from twinax.cli._errors import STOPPED, describe, known_errors
 from twinax.errors import TwinaxError, UnknownName
 
 COMMANDS: dict[str, ModuleType] = {
@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sentence, code = describe(error)
         if sentence is None or debug:
             raise
-        print(f"error: {sentence}" if code != INTERRUPTED else sentence, file=sys.stderr)
+        print(f"error: {sentence}" if code not in STOPPED else sentence, file=sys.stderr)
         return code
 
 

@@ -31,7 +31,7 @@ def run(found: Namespace) -> int:
     config = conf.restore(stored.read_config(), found.overrides, str(stored.config_path))
     config.run.dir = str(directory)
     trainer = config.trainer
-    trainer.devices = provide_devices(trainer.devices)
+    devices = provide_devices(trainer.devices)
     problem = conf.build_problem(config)
     leads = is_leader()
     if leads:
@@ -49,7 +49,7 @@ def run(found: Namespace) -> int:
         tensorboard=trainer.tensorboard,
         noise=trainer.noise,
         chunk=trainer.chunk,
-        devices=trainer.devices,
+        devices=devices,
         progress=False if found.quiet or not leads else None,
         config=conf.as_dict(config),
         writes=leads,

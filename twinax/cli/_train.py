@@ -38,7 +38,8 @@ def train(config: Any, quiet: bool = False) -> Path:
     from twinax.engines._hosts import is_leader, provide_devices
 
     trainer = config.trainer
-    trainer.devices = provide_devices(trainer.devices)
+    # Not kept in the configuration: a run may go on with another number of processes.
+    devices = provide_devices(trainer.devices)
     problem = conf.build_problem(config)
     directory = _settings.choose_directory(config)
     config.run.dir = str(directory)
@@ -56,7 +57,7 @@ def train(config: Any, quiet: bool = False) -> Path:
         steps=trainer.steps,
         seed=config.seed,
         seeds=config.seeds,
-        run_dir=directory if leads else None,
+        run_dir=directory,
         dtype=trainer.dtype,
         log_every=trainer.log_every,
         evaluate_every=trainer.evaluate_every,
@@ -64,9 +65,10 @@ def train(config: Any, quiet: bool = False) -> Path:
         tensorboard=trainer.tensorboard,
         noise=trainer.noise,
         chunk=trainer.chunk,
-        devices=trainer.devices,
+        devices=devices,
         progress=False if quiet or not leads else None,
         config=conf.as_dict(config),
+        writes=leads,
     )
     if leads:
         print_end(result.summary, directory)

@@ -15,7 +15,7 @@ from jax import lax
 from twinax import ops
 from twinax.engines._devices import AXIS, Devices, whole
 from twinax.engines._engine import EVALUATION, Engine
-from twinax.engines._hosts import lost_process, num_processes
+from twinax.engines._hosts import num_processes, together
 from twinax.engines._optax import apply_update
 from twinax.engines._side_by_side import SideBySide
 from twinax.noise import key_draws, shard_draws
@@ -116,7 +116,8 @@ class JaxEngine(Engine):
         return dataclasses.replace(nothing, carry=self.problem.divided(state.carry, self._devices.number))
 
     def state(self) -> State:
-        return jax.tree.map(whole, self._state)
+        with together(self.processes):
+            return jax.tree.map(whole, self._state)
 
     @property
     def step(self) -> int:
@@ -169,13 +170,9 @@ class JaxEngine(Engine):
         if self._beside is not None:
             return self._run_beside(self._beside, steps, settings)
         self.compile(self._state, settings)
-        try:
+        with together(self.processes):
             self._state, logs = self.advance(self._state, settings, steps)
-            return logs
-        except jax.errors.JaxRuntimeError as error:
-            if self.processes == 1:
-                raise
-            raise lost_process(error, self.processes) from error
+        return logs
 
     def compile(self, state: State, settings: Any) -> None:
         """Compile the program of a chunk, once."""
@@ -216,7 +213,7 @@ class JaxEngine(Engine):
 
     def _here(self) -> State:
         """The state on one device of this process."""
-        return self._state if self._devices is None else jax.tree.map(lambda x: jnp.asarray(whole(x)), self._state)
+        return self._state if self._devices is None else jax.tree.map(jnp.asarray, self.state())
 
     def _measure(self, tables: dict[str, Any]) -> Mapping[str, Any]:
         return jax.tree.map(whole, self._evaluation(self._here(), tables))

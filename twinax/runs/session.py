@@ -111,11 +111,14 @@ class Session:
             return "nothing was saved, because run_dir is None"
         if self.config is None:
             return f"continue with twinax.resume({str(self.directory.path)!r}, problem=...)"
-        return f"continue with: twinax resume {self.directory.path}"
+        number = self.engine.processes
+        launch = f"launch --processes {number} " if number > 1 else ""
+        return f"continue with: twinax {launch}resume {self.directory.path}"
 
     def run(self, progress: Progress) -> Run:
         """Train to the plan's last step."""
         from twinax import engines
+        from twinax.engines._hosts import agreed
 
         saving = "then saving; " if self.directory else ""
         notice = f"stopping after the running chunk, {saving}Ctrl-C again stops at once"
@@ -123,8 +126,10 @@ class Session:
             try:
                 while self.done < self.plan.steps:
                     self._chunk(progress)
-                    if stop.requested and self.done < self.plan.steps:
-                        raise self._interrupted(stop.exit_code)
+                    # A signal may have reached one of several processes alone; they stop together.
+                    code = agreed(stop.exit_code if stop.requested else 0)
+                    if code and self.done < self.plan.steps:
+                        raise self._interrupted(code)
             except engines.NonFinite as error:
                 raise self._diverged(error.step, error.term) from error
             except KeyboardInterrupt:

@@ -40,6 +40,7 @@ def train(
     chunk: int = 100,
     keep: int = 3,
     devices: int = 1,
+    writes: bool = True,
 ) -> Run:
     """Train a problem from scratch.
 
@@ -54,6 +55,7 @@ def train(
     chunk            most steps that the engine runs in one go; changes no result
     keep             how many checkpoints stay on the disk
     devices          how many devices share out the worlds (jax mode)
+    writes           False in all but one of several processes that train together
 
     >>> run = train(problem, mode="jax", steps=20_000, seed=0)              # doctest: +SKIP
     >>> run.summary["total_variation"], run.networks.policy                 # doctest: +SKIP
@@ -78,6 +80,8 @@ def train(
         directory.refuse_if_used()
     engine = _engine(problem, plan)
     engine.start(plan.seed)
+    _meet()  # all have looked at the directory before one of them makes it
+    directory = directory if writes else None
     settings = container(config) if config is not None else None
     command = command_line(plan, settings is not None)
     with ExitStack() as stack:
@@ -191,6 +195,13 @@ def _engine(problem: Problem, plan: Plan) -> Any:
         noise=plan.noise,
         devices=plan.devices,
     )
+
+
+def _meet() -> None:
+    """Wait for the other processes, if there are any."""
+    from twinax.engines._hosts import agreed
+
+    agreed(0)
 
 
 def _logger(
