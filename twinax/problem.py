@@ -163,6 +163,10 @@ class Problem(ABC):
         """
         return None
 
+    def watch(self, logs: Mapping[str, np.ndarray]) -> None:
+        """Refuse, in a sentence, to go on after a chunk with these logs, if that would make no sense."""
+        return None
+
     def members(self, networks: Any) -> dict[str, Any]:
         """The networks of one state that get a file of weights each, by name."""
         return {"networks": networks}

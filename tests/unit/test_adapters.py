@@ -112,6 +112,7 @@ def test_an_evaluated_episode_ends_once():
     want = np.where(seeds(draws["reset/seed"]) % 1000 > 500, 1, 4)
     np.testing.assert_array_equal(found["lengths"], want)
     np.testing.assert_array_equal(found["returns"], want * (want + 1) / 2)
+    np.testing.assert_array_equal(found["survived"], want == 4)  # cut off by its own limit, before ours
 
 
 def test_worlds_that_are_elsewhere_begin_anew():

@@ -7,6 +7,7 @@ import pytest
 
 from twinax import conf, tree
 from twinax.engines import make_engine
+from twinax.errors import TwinaxError
 
 pytest.importorskip("mujoco")
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -46,3 +47,17 @@ def test_a_run_of_the_robot_goes_on_exactly():
     assert any("qpos" in name for name in wanted)
     for label, value in tree.named_leaves(other.state()).items():
         np.testing.assert_array_equal(value, wanted[label], err_msg=label)
+
+
+def test_physics_that_does_not_hold_is_a_sentence(tmp_path):
+    from pathlib import Path
+
+    import twinax.envs.biped
+
+    home = Path(twinax.envs.biped.__file__).parent
+    for name in ("biped.xml", "biped.yaml"):
+        text = (home / name).read_text().replace('kp="21.1" kv="0.5" forcerange="-4 4"', 'kp="1e9"')
+        (tmp_path / name).write_text(text)
+    one = engine("torch", "float32", "task=walk", f"task.robot={tmp_path / 'biped.xml'}")
+    with pytest.raises(TwinaxError, match=r"gave no finite numbers in \d+% of the steps.*timestep \(0.004 s\)"):
+        one.run(2)

@@ -842,6 +842,8 @@ def test_a_choice_over_seeds_stays_real():
         np.testing.assert_array_equal(mapped(jnp.array([False, True]), values), [2.0, 10.0])
         np.testing.assert_array_equal(mapped(jnp.array([False, False]), values), [-1.0, -5.0])
         choices = [e for e in jax.make_jaxpr(mapped)(values > 0, values).eqns if e.primitive.name == "cond"]
+        own = jax.vmap(lambda p, x: ops.cond(p, lambda: 2 * x, lambda: -x, each=True), axis_name="seeds")
+        np.testing.assert_array_equal(own(jnp.array([False, True]), values), [-1.0, 10.0])
     assert [e.invars[0].aval.shape for e in choices] == [()]
 
 

@@ -42,6 +42,22 @@ def test_modes_agree_on_whole_iterations(kind):
         np.testing.assert_allclose(found["jax"][label], want, rtol=1e-9, atol=1e-10, err_msg=label)
 
 
+def test_seeds_in_one_program_stop_their_updates_each_for_itself():
+    def subject():
+        quick = Optimizer(learning_rate=0.03, eps=1e-5)
+        return problem(CartPole(time_limit=5), optimizer=quick, target_kl=0.01, **SMALL)
+
+    many = make_engine("jax", subject(), dtype="float64", chunk=3, seeds=3, seeds_as="program")
+    many.start(0)
+    logs = many.run(3)
+    assert len(set(logs["updates"].ravel())) > 2  # some stop early, not all of them together
+    for seed in range(3):
+        one = make_engine("jax", subject(), dtype="float64", chunk=3)
+        one.start(seed)
+        for name, want in one.run(3).items():
+            np.testing.assert_allclose(logs[name][:, seed], want, rtol=1e-9, atol=1e-10, err_msg=name)
+
+
 def wide(values):
     return tree.map_leaves(lambda x: x.astype(np.float64) if x.dtype == np.float32 else x, values)
 
@@ -210,6 +226,7 @@ def test_resuming_is_exact_to_the_bit_environments_included():
 
 def test_an_evaluation_tells_who_lasted_until_the_limit():
     measured = {"returns": [5, 2, 5, 4], "lengths": [5, 2, 5, 4], "terms": {"angle": [1.0, 2.0]}}
+    measured["survived"] = [1, 0, 0, 1]  # one fell at the last moment, another has a limit of its own
     found = problem(CartPole(time_limit=5), **SMALL).evaluate(measured)
     assert found["episode_survived"] == 0.5 and found["episode_length"] == 4 and found["episode_angle"] == 1.5
     assert found["episode_return_ci"] == pytest.approx(1.96 * np.std([5, 2, 5, 4], ddof=1) / 2)

@@ -83,6 +83,7 @@ class Engine(ABC):
             before = self.step
             parts.append(self._run(min(self.chunk, steps - done)))
             _refuse_non_finite(parts[-1], before)
+            self.problem.watch(parts[-1])
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     @abstractmethod

@@ -112,6 +112,10 @@ class Control(ABC):
         """States of one episode for people to look at; the time stands where worlds do."""
         return View()
 
+    def watch(self, logs: Mapping[str, Any]) -> None:
+        """Refuse, in a sentence, to go on where the terms of a training's last steps show that the world is broken."""
+        return None
+
     def assets(self) -> tuple[Path, ...]:
         """Files that describe the world, such as a robot's MJCF."""
         return ()

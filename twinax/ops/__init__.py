@@ -480,12 +480,13 @@ def while_loop(condition: Callable, body: Callable, carry: Any) -> Any:
     return _of[type(jtu.tree_leaves(carry)[0])].while_loop(condition, body, carry)
 
 
-def cond(predicate: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+def cond(predicate: Any, then: Callable[[], Any], otherwise: Callable[[], Any], each: bool = False) -> Any:
     """`then()` or `otherwise()`; only the chosen one runs.
 
-    With several seeds in one program, `then` runs for all of them if one of them asks for it.
+    With several seeds in one program, `then` runs for all of them if one of them asks for it. With `each` those that
+    did not ask are given what `otherwise` gives, which is then computed as well.
     """
-    return _of[type(predicate)].cond(predicate, then, otherwise)
+    return _of[type(predicate)].cond(predicate, then, otherwise, each)
 
 
 def members(function: Callable, *trees: Any, parallel: bool = True) -> Any:

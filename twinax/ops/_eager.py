@@ -40,7 +40,7 @@ def switch_size(count: Any, sizes: tuple[int, ...], function: Callable[[int], An
     return function(int(count))
 
 
-def cond(predicate: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+def cond(predicate: Any, then: Callable[[], Any], otherwise: Callable[[], Any], each: bool) -> Any:
     return then() if bool(predicate) else otherwise()
 
 

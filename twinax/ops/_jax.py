@@ -342,9 +342,13 @@ def while_loop(condition, body, carry):
     return lax.while_loop(predicate, body, jtu.tree_map(jnp.asarray, carry))
 
 
-def cond(predicate, then, otherwise):
-    chosen = _over_seeds(jnp.asarray(predicate).astype(jnp.int32), lax.pmax) > 0
-    return lax.cond(chosen, then, otherwise)
+def cond(predicate, then, otherwise, each):
+    own = jnp.asarray(predicate)
+    chosen = _over_seeds(own.astype(jnp.int32), lax.pmax) > 0
+    found = lax.cond(chosen, then, otherwise)
+    if not each or current_seed_axis() is None:
+        return found
+    return jtu.tree_map(lambda a, b: jnp.where(own, a, b), found, otherwise())
 
 
 def members(function, trees, parallel):

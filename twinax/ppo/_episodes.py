@@ -28,7 +28,10 @@ def _onward(world: Control, moved: Moved) -> tuple[Any, Any]:
 
 
 def play_episodes(world: Control, act: Callable[[Any], Any], draws: Mapping[str, Any], steps: int) -> dict[str, Any]:
-    """One episode in each world, until all have ended or for `steps` steps: returns, lengths and means of terms."""
+    """One episode in each world, until all have ended or for `steps` steps: returns, lengths and means of terms.
+
+    `survived` is 1 where an episode came to no end of its own: time ran out, here or by the world's own limit.
+    """
     first = started(world, below(draws, "reset"))
     blank = ops.zeros((first.observation.shape[0],), first.observation)
     each_step = below(draws, "step")
@@ -38,7 +41,7 @@ def play_episodes(world: Control, act: Callable[[Any], Any], draws: Mapping[str,
         return world.step(state, act(observation), own)
 
     def one(carry):
-        state, observation, alive, returns, lengths, sums, t = carry
+        state, observation, alive, lost, returns, lengths, sums, t = carry
         moved = moved_by(state, observation, t)
         counted = ops.cast(alive, returns)
         sums = {name: sums.get(name, blank) + counted * value for name, value in moved.terms.items()}
@@ -47,6 +50,7 @@ def play_episodes(world: Control, act: Callable[[Any], Any], draws: Mapping[str,
             after,
             world.observe(after),
             alive & going,
+            lost | (alive & moved.terminated),
             returns + counted * moved.reward,
             lengths + counted,
             sums,
@@ -59,14 +63,15 @@ def play_episodes(world: Control, act: Callable[[Any], Any], draws: Mapping[str,
         import jax
 
         names = jax.eval_shape(lambda: moved_by(first.state, first.observation, begin).terms)
-    start = (first.state, first.observation, blank == 0, blank, blank, dict.fromkeys(names, blank), begin)
+    sums = dict.fromkeys(names, blank)
+    start = (first.state, first.observation, blank == 0, blank > 0, blank, blank, sums, begin)
 
     def goes_on(carry):
-        return ops.any(carry[2]) & (carry[6] < steps)
+        return ops.any(carry[2]) & (carry[-1] < steps)
 
-    _, _, alive, returns, lengths, sums, _ = ops.while_loop(goes_on, one, start)
+    *_, lost, returns, lengths, sums, _ = ops.while_loop(goes_on, one, start)
     terms = {name: value / ops.maximum(lengths, ops.full((), 1.0, lengths)) for name, value in sums.items()}
-    return {"returns": returns, "lengths": lengths, "terms": terms, "survived": ops.cast(alive, returns)}
+    return {"returns": returns, "lengths": lengths, "terms": terms, "survived": ops.cast(~lost, returns)}
 
 
 def record_episodes(

@@ -458,7 +458,7 @@ class PPO(Problem):
                 blank = ops.zeros((), rows.value)
                 return (networks, moments), dict.fromkeys((*TERMS, "updates"), blank)
 
-            (networks, moments), terms = ops.cond(stopped, stay, go)
+            (networks, moments), terms = ops.cond(~stopped, go, stay, each=True)
             return (networks, moments, stopped | (terms["approx_kl"] > self.target_kl)), terms
 
         never = ops.zeros((), rows.value, "bool")
@@ -559,7 +559,7 @@ class PPO(Problem):
         returns, lengths = np.asarray(measured["returns"], float), np.asarray(measured["lengths"], float)
         error = 1.96 * returns.std(ddof=1) / np.sqrt(len(returns)) if len(returns) > 1 else 0.0
         found = {"episode_return": returns.mean(), "episode_return_ci": error, "episode_length": lengths.mean()}
-        found["episode_survived"] = np.mean(lengths >= self._longest)
+        found["episode_survived"] = np.mean(measured["survived"])
         found |= {f"episode_{name}": np.mean(value) for name, value in measured["terms"].items()}
         if self.hooks is not None:
             found |= self.hooks.evaluate(measured["recorded"])
@@ -569,6 +569,9 @@ class PPO(Problem):
         from twinax.ppo._show import play_one
 
         return play_one(self, state, seed, min(self._longest, MOST_STEPS))
+
+    def watch(self, logs: Mapping[str, np.ndarray]) -> None:
+        self.world.watch(logs)
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -27,6 +27,9 @@ from twinax.errors import TwinaxError, UnknownName
 from twinax.noise import Draw
 from twinax.types import Array, Float
 
+MOST_BROKEN = 0.1
+"""Share of steps whose physics may blow up; random actions make a sound robot fall, not explode."""
+
 
 def make_biped(task: str = "walk", **settings: Any) -> Biped:
     """The world for a task: "walk" after a command of velocity, or "stand" against pushes; settings win.
@@ -304,6 +307,15 @@ class Biped(BipedSettings, Control):
         push = ops.where(begins[:, None], fresh, state.push)
         lasts = left > 0
         return ops.where(lasts[:, None], push, 0.0), ops.cast(ops.where(lasts, left - 1, 0), state.push_left)
+
+    def watch(self, logs: Mapping[str, Any]) -> None:
+        """Physics that does not hold is no world to learn in."""
+        if (share := float(np.max(logs["broken"]))) > MOST_BROKEN:
+            raise TwinaxError(
+                f"the physics of {self.name} gave no finite numbers in {share:.0%} of the steps of an iteration: make "
+                f"the MJCF's timestep ({self.body.timestep} s) or its servos' kp smaller, or their kv and armature "
+                "larger; `twinax doctor` describes a model"
+            )
 
     # Seeing
 
