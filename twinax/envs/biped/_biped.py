@@ -18,7 +18,7 @@ from twinax.envs.biped._kinematics import Kinematics
 from twinax.envs.biped._manual import layout, manual, robot_file
 from twinax.envs.biped._observations import observe, observe_critic, sense
 from twinax.envs.biped._physics_c import FINITE, CPhysics
-from twinax.envs.biped._rewards import TERMS, Seen, constant, home_height
+from twinax.envs.biped._rewards import TERMS, Seen, constant
 from twinax.envs.biped._robot import Robot, load_robot
 from twinax.envs.biped._settings import TASKS, BipedSettings
 from twinax.envs.biped._state import BipedState, Variation
@@ -317,7 +317,7 @@ class Biped(BipedSettings, Control):
 
     def fallen(self, seen: Seen) -> Any:
         """Whether the base is too low, too high or too tilted."""
-        height, home = seen.pose.position[:, 2], home_height(self.body)
+        height, home = seen.pose.position[:, 2], self.body.height
         low, high = (part * home for part in self.height_band)
         return (height < low) | (height > high) | (seen.pose.rotation[:, 2, 2] < math.cos(self.max_tilt))
 
