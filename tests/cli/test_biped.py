@@ -57,6 +57,9 @@ def test_the_robot_is_filmed_and_reported(tmp_path):
         (["amp=file"], "amp.file=FILE"),
         (["level=2", "amp=scripted"], "closed program"),
         (["task.runner=gpu"], "runner"),
+        (["task.command_ahead=[0.1]"], "command_ahead needs two numbers, lowest and highest, but was given 1"),
+        (["task.command_ahead=[0.1,0.2,0.3]"], "but was given 3"),
+        (["ranges.friction=[0.1]"], "friction needs two numbers"),
     ],
 )
 def test_mistakes_are_one_sentence(words, sentence, capsys):
