@@ -65,6 +65,20 @@ def test_the_robots_are_those_of_the_specification(name, sizes):
     assert sensors == {"gyro", "accelerometer", "orientation", "velocity"}
 
 
+@pytest.mark.parametrize("name", ROBOTS)
+def test_the_sensors_measure_what_a_policy_sees(name):
+    robot = load_robot(name)
+    data = mujoco.MjData(robot.model)
+    rng = np.random.default_rng(0)
+    data.qpos[:] = robot.home_qpos
+    data.qpos[robot.columns] += rng.normal(size=len(robot.joints)) * 0.2  # the waist as well
+    data.qvel[:] = rng.normal(size=robot.model.nv)
+    mujoco.mj_forward(robot.model, data)
+    pose = Kinematics(robot)(data.qpos[None].copy(), data.qvel[None].copy())
+    np.testing.assert_allclose(data.sensor("gyro").data, pose.rotation[0].T @ pose.spin[0], atol=1e-12)
+    assert robot.model.body(robot.model.site("imu").bodyid[0]).name == robot.base
+
+
 def velocity(model, data, kind, number):
     found = np.zeros(6)
     mujoco.mj_objectVelocity(model, data, kind, number, found, 0)

@@ -56,8 +56,8 @@ def manual(world: Any) -> dict[str, Any]:
             "delay": world.action_delay,
         },
         "senses": {
-            "gravity": "direction of gravity in the frame of the base; (0, 0, -1) upright",
-            "gyro": f"rad/s in the frame of the base, times {world.spin_scale:g}",
+            "gravity": f"direction of gravity in the frame of the {robot.base}; (0, 0, -1) upright",
+            "gyro": f"rad/s in the frame of the {robot.base}, times {world.spin_scale:g}",
             "joint_angles": "rad, from home",
             "joint_velocities": f"rad/s, times {world.speed_scale:g}",
             "feet_on_floor": f"1 for a foot whose lowest point is below {world.contact_height:g} m",
