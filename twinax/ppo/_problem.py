@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -569,6 +570,9 @@ class PPO(Problem):
         from twinax.ppo._show import play_one
 
         return play_one(self, state, seed, min(self._longest, MOST_STEPS))
+
+    def sources(self) -> tuple[Path, ...]:
+        return self.world.sources()
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -14,8 +14,9 @@ import numpy as np
 from twinax import ops
 from twinax.envs._control import FRAMEWORKS, Box, Control, Moved
 from twinax.envs.biped._beginning import start_positions
+from twinax.envs.biped._files import robot_file, robot_sources
 from twinax.envs.biped._kinematics import Kinematics
-from twinax.envs.biped._manual import layout, manual, robot_file
+from twinax.envs.biped._manual import layout, manual
 from twinax.envs.biped._observations import observe, observe_critic, sense
 from twinax.envs.biped._physics_c import FINITE, CPhysics
 from twinax.envs.biped._rewards import TERMS, Seen, constant
@@ -145,6 +146,10 @@ class Biped(BipedSettings, Control):
         """The robot's MJCF."""
         file = robot_file(self.robot)
         return () if file is None else (file,)
+
+    def sources(self) -> tuple[Path, ...]:
+        """The MJCF that a person gave, its description, and what it speaks of."""
+        return robot_sources(self.robot)
 
     # For those who look
 
