@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from own_robot import DESCRIPTION, write_robot
 
+from twinax import conf
 from twinax.envs.biped import Biped, Ranges, load_robot, mirror_motion
 from twinax.envs.biped._physics_c import physics_model
 from twinax.errors import TwinaxError
@@ -86,6 +87,14 @@ def test_dry_friction_is_the_files_unless_a_number_is_given(tmp_path):
     assert moved[0] < 0.9 * moved[1]
     with pytest.raises(TwinaxError, match="frictionloss is -1; it must be at least 0, or none for the MJCF's own"):
         Biped(frictionloss=-1)
+
+
+def test_dry_friction_in_a_configuration():
+    def build(*words):
+        config = conf.compose(["experiment=biped", *words])
+        return conf.build_problem(conf.restore(conf.as_dict(config))).world.frictionloss
+
+    assert build() is None and build("task.frictionloss=null") is None and build("task.frictionloss=0.02") == 0.02
 
 
 # Servos
