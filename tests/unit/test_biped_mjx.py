@@ -58,8 +58,8 @@ def test_a_control_step_is_the_same_in_c_and_mjx(worlds, double_precision):
     for name, value in a.items():
         difference = np.abs(np.asarray(b[name], np.float64) - value) / (1 + np.abs(value))
         apart = np.maximum(apart, difference.reshape(WORLDS, -1).max(1, initial=0))
-    # Measured: 99 worlds to 4e-14. In one the solver is cut short, rounding decides, and velocities are 4e-5 apart; with
-    # a finer tolerance and more than its 4 iterations or 6 trials all worlds agree.
+    # Measured: 99 worlds to 4e-14. In one the solver is cut short, rounding decides, and velocities are 4e-5 apart;
+    # with a finer tolerance and more than its 4 iterations or 6 trials all worlds agree.
     assert (apart < 1e-11).sum() >= 98 and (apart < 1e-3).all(), np.sort(apart)[-5:]
 
 
