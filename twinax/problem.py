@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,10 @@ class Problem(ABC):
     def members(self, networks: Any) -> dict[str, Any]:
         """The networks of one state that get a file of weights each, by name."""
         return {"networks": networks}
+
+    def sources(self) -> tuple[Path, ...]:
+        """Files that a person gave and that a run keeps, so that it can be built again; a setting names the first."""
+        return ()
 
     def describe(self) -> dict[str, Any]:
         """Plain facts for a run's summary and report."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from own_robot import write_robot
 
 from twinax.cli import _child, main
 
@@ -47,6 +48,27 @@ def test_the_robot_is_filmed_and_reported(tmp_path):
     assert list((run / "plots").glob("*reward*.png")) and (run / "report.html").stat().st_size > 10_000
 
 
+@pytest.mark.slow
+def test_a_robot_of_ones_own_stays_with_its_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_robot(tmp_path)
+    words = [word for word in SMALL if "trainer" not in word]
+    words += ["trainer.steps=2", "trainer.chunk=2", "trainer.mode=torch", "task.threads=1", "ranges.friction=[0.5,1]"]
+    assert main(["train", "experiment=biped", "task.robot=duck.xml", *words, "run.dir=run"]) == 0, capsys.readouterr()
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 2
+    # From another folder, after the file has gone.
+    (tmp_path / "duck.xml").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert main(["eval", "../run"]) == 0, capsys.readouterr()
+    assert main(["resume", "../run", "trainer.steps=3", "--quiet"]) == 0, capsys.readouterr()
+    assert main(["eval", "../run"]) == 0, capsys.readouterr()
+    assert main(["export", "../run", "policy.onnx"]) == 0, capsys.readouterr()
+    spec = json.loads((tmp_path / "elsewhere" / "policy.json").read_text())
+    assert spec["robot"]["mjcf"] == spec["run"]["config"]["task"]["robot"] == "duck.xml"
+    assert (tmp_path / "elsewhere" / "duck.xml").is_file() and str(tmp_path) not in json.dumps(spec)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -57,6 +79,9 @@ def test_the_robot_is_filmed_and_reported(tmp_path):
         (["amp=file"], "amp.file=FILE"),
         (["level=2", "amp=scripted"], "closed program"),
         (["task.runner=gpu"], "runner"),
+        (["task.command_ahead=[0.1]"], "command_ahead needs two numbers, lowest and highest, but was given 1"),
+        (["task.command_ahead=[0.1,0.2,0.3]"], "but was given 3"),
+        (["ranges.friction=[0.1]"], "friction needs two numbers"),
     ],
 )
 def test_mistakes_are_one_sentence(words, sentence, capsys):

@@ -21,9 +21,10 @@ RANGES = Ranges(friction=(0.4, 1.0), mass=(0.9, 1.1), gain=(0.9, 1.1), joint_off
 
 @pytest.fixture(scope="module")
 def worlds():
-    """The same world over MuJoCo in C and over MJX, a physics step at a time, and the latter's compiled step."""
+    """The same world over MuJoCo in C and over MJX, and the latter's compiled control step."""
     jax.config.update("jax_enable_x64", True)
-    in_c = Biped(substeps=1, ranges=RANGES, threads=1, push_every=5)
+    in_c = Biped(ranges=RANGES, threads=1, push_every=5)
+    assert in_c.substeps == 5
     in_mjx = replace(in_c, runner="mjx")
     program = jax.jit(lambda *x: in_mjx.step(*x)).lower(*scenes(in_c)).compile()
     return in_c, program
@@ -46,16 +47,20 @@ def scenes(world):
 
 
 @pytest.mark.slow
-def test_a_physics_step_is_the_same_in_c_and_mjx(worlds, double_precision):
+def test_a_control_step_is_the_same_in_c_and_mjx(worlds, double_precision):
     world, program = worlds
     state, action, draws = scenes(world)
     assert (world.see(state).contacts.sum(1) > 0).sum() > 40
     wanted, found = world.step(state, action, draws), program(*jax.tree.map(jnp.asarray, (state, action, draws)))
     a, b = tree.named_leaves(wanted), tree.named_leaves(found)
     assert list(a) == list(b)
-    # Measured: 3e-16 of qpos and 2e-14 of qvel, in the air and on the floor.
+    apart = np.zeros(WORLDS)
     for name, value in a.items():
-        np.testing.assert_allclose(np.asarray(b[name]), value, rtol=1e-9, atol=1e-9, err_msg=name)
+        difference = np.abs(np.asarray(b[name], np.float64) - value) / (1 + np.abs(value))
+        apart = np.maximum(apart, difference.reshape(WORLDS, -1).max(1, initial=0))
+    # Measured: 99 worlds to 4e-14. In one the solver is cut short, rounding decides, and velocities are 4e-5 apart;
+    # with a finer tolerance and more than its 4 iterations or 6 trials all worlds agree.
+    assert (apart < 1e-11).sum() >= 98 and (apart < 1e-3).all(), np.sort(apart)[-5:]
 
 
 @pytest.mark.slow
@@ -66,7 +71,7 @@ def test_home_stands_for_two_seconds_in_mjx(worlds, double_precision):
     home = calm.reset({n: np.full(d.shape, 0.5) for n, d in calm.reset_draws(WORLDS).items()})
     still = {name: x * 0 + 0.999 for name, x in draws.items()}
     state, still, zero = jax.tree.map(jnp.asarray, (home, still, action * 0))
-    for _ in range(500):
+    for _ in range(100):
         state = program(state, zero, still).state
     pose = world.see(jax.tree.map(np.asarray, state)).pose
     assert (np.abs(pose.position[:, 2] - 0.4558) < 0.005).all() and (pose.rotation[:, 2, 2] > 0.999).all()

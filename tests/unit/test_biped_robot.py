@@ -17,12 +17,13 @@ from twinax.envs.biped import ROBOTS, Kinematics, load_robot, mirror_joints, mir
 from twinax.envs.biped._mjcf import PLANS, mjcf
 from twinax.errors import TwinaxError, UnknownName
 
-HOPPER = """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1"/>
+HOPPER = """<mujoco><compiler angle="radian"/><worldbody><geom name="floor" type="plane" size="1 1 1"/>
 <body name="trunk" pos="0 .1 .5" quat=".9 .1 .2 .3"><joint name="lift" type="slide" axis="0 .6 .8" pos=".1 0 0"/>
 <joint name="turn" axis="0 0 1" pos="0 .2 .1"/><geom size=".1"/>
 <body name="mount" pos="0 0 -.1" quat="1 1 0 0"><geom size=".05"/>
 <body name="leg" pos=".1 0 -.2"><joint name="hip" axis="1 2 0" pos="0 .03 .02" ref=".3" range="-1 1" limited="true"/>
-<geom name="toe" pos="0 .1 -.3" size=".04"/></body></body></body></worldbody>
+<geom name="toe" pos="0 .1 -.3" size=".04"/><geom name="heel" pos=".1 .1 -.2" size=".03"/></body></body></body>
+</worldbody>
 <actuator><position name="hip" joint="hip" kp="5"/></actuator>
 <keyframe><key name="home" qpos="0 0 .1"/></keyframe></mujoco>"""
 
@@ -32,7 +33,7 @@ def hopper(tmp_path: Path) -> Path:
     """Another robot: offsets and turns everywhere, two joints in a body, and a reference angle."""
     path = tmp_path / "hopper.xml"
     path.write_text(HOPPER)
-    (tmp_path / "hopper.json").write_text(json.dumps({"base": "trunk", "feet": [["toe"]]}))
+    (tmp_path / "hopper.json").write_text(json.dumps({"base": "trunk", "feet": [["toe"], ["heel"]]}))
     return path
 
 
@@ -62,6 +63,20 @@ def test_the_robots_are_those_of_the_specification(name, sizes):
     assert sum(sign < 0) == (name == "humanoid")
     sensors = {model.sensor(k).name for k in range(model.nsensor)}
     assert sensors == {"gyro", "accelerometer", "orientation", "velocity"}
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_the_sensors_measure_what_a_policy_sees(name):
+    robot = load_robot(name)
+    data = mujoco.MjData(robot.model)
+    rng = np.random.default_rng(0)
+    data.qpos[:] = robot.home_qpos
+    data.qpos[robot.columns] += rng.normal(size=len(robot.joints)) * 0.2  # the waist as well
+    data.qvel[:] = rng.normal(size=robot.model.nv)
+    mujoco.mj_forward(robot.model, data)
+    pose = Kinematics(robot)(data.qpos[None].copy(), data.qvel[None].copy())
+    np.testing.assert_allclose(data.sensor("gyro").data, pose.rotation[0].T @ pose.spin[0], atol=1e-12)
+    assert robot.model.body(robot.model.site("imu").bodyid[0]).name == robot.base
 
 
 def velocity(model, data, kind, number):
@@ -133,7 +148,7 @@ def test_the_mirror_swaps_the_feet(name):
 
 def test_a_description_may_be_given_in_the_call(hopper):
     (hopper.with_suffix(".json")).unlink()
-    robot = load_robot(hopper, base="trunk", feet=[["toe"]], joints=["hip"], push_body="leg")
+    robot = load_robot(hopper, base="trunk", feet=[["toe"], ["heel"]], joints=["hip"], push_body="leg")
     assert robot.joints == ("hip",) and robot.push_body == "leg" and not robot.free
     assert load_robot(robot) is robot
 
@@ -142,8 +157,8 @@ def test_a_description_may_be_given_in_the_call(hopper):
     ("change", "message"),
     [
         ({"feet": [["toe"], []]}, "the feet of hopper have 1, 0 points"),
-        ({"feet": [["heel"]]}, "unknown geom of hopper 'heel'; known: floor, toe"),
-        ({"feet": [["floor"]]}, "geom 'floor' of hopper is no sphere"),
+        ({"feet": [["paw"], ["toe"]]}, "unknown geom of hopper 'paw'; known: floor, heel, toe"),
+        ({"feet": [["toe"], ["floor"]]}, "geom 'floor' of hopper is no sphere"),
         ({"base": "chest"}, "unknown body of hopper 'chest'"),
         ({"base": "mount"}, "the base 'mount' of hopper has no joint.*freejoint"),
         ({"base": "leg"}, "the base 'leg' of hopper hangs on another body"),
@@ -164,7 +179,7 @@ def test_a_wrong_description_is_refused_in_one_sentence(hopper, change, message)
     [
         ("<mujoco>", "<mujoco", "MuJoCo cannot read hopper.xml: .*XML"),
         ('joint="hip"', 'joint="knee"', "MuJoCo cannot read hopper.xml: .*unknown"),
-        ('<key name="home" qpos="0 0 .1"/>', "", "hopper has no keyframe; add <keyframe>"),
+        ('<key name="home" qpos="0 0 .1"/>', "", "hopper has no keyframe with a name; add <keyframe>"),
         ('<position name="hip" joint="hip" kp="5"/>', "", "hopper has 0 actuators"),
         ("position name", "motor name", "MuJoCo cannot read hopper.xml"),
         (

@@ -171,7 +171,7 @@ def test_terms_against_a_slow_calculation():
         wanted = {
             "velocity": np.exp(-((ahead - state.command[k, 0]) ** 2 + (left - state.command[k, 1]) ** 2) / 0.1**2),
             "orientation": np.sin(np.arccos(rotation[2, 2])) ** 2,
-            "height": (after.qpos[k, 2] - robot.home_qpos[2]) ** 2,
+            "height": (after.qpos[k, 2] - robot.height) ** 2,
             "action_rate": ((np.clip(action[k], -1, 1) - state.action[k]) ** 2).sum(),
             "torque": (torque**2).sum(),
             "energy": np.abs(torque * v).sum(),
@@ -527,6 +527,9 @@ def test_physics_that_blows_up_on_the_way_is_told(tmp_path, monkeypatch):
         ({"action_filter": 1.0}, "action_filter is 1.0; it must be at least 0 and below 1"),
         ({"command_zero": 2.0}, "command_zero is 2.0; it must be between 0 and 1"),
         ({"push_force": (5.0, 2.0)}, r"push_force is \(5.0, 2.0\); the smaller one must come first"),
+        ({"command_ahead": (0.1,)}, "command_ahead needs two numbers, lowest and highest, but was given 1"),
+        ({"height_band": (1, 2, 3)}, "height_band needs two numbers, lowest and highest, but was given 3"),
+        ({"push_force": 2.0}, "push_force needs two numbers, lowest and highest, but was given 2.0"),
         ({"rewards": {"allive": 1.0}}, "unknown term of the reward 'allive'.*Did you mean 'alive'"),
     ],
 )
@@ -546,6 +549,8 @@ def test_other_refusals():
         make_biped("run")
     with pytest.raises(TwinaxError, match=r"friction is \(1.0, 0.4\); it must be two factors above 0"):
         Ranges(friction=(1.0, 0.4))
+    with pytest.raises(TwinaxError, match="mass needs two numbers, lowest and highest, but was given 1"):
+        Ranges(mass=(1.0,))  # pyright: ignore[reportArgumentType]
     with pytest.raises(TwinaxError, match="gyro_noise is -1; it must be at least 0"):
         Ranges(gyro_noise=-1)
 

@@ -29,7 +29,7 @@ def examine(path: Path, seconds: float = 0.5) -> int:
 def _parts(model: Any, pairs: Any) -> list[tuple[str, Any, str]]:
     import numpy as np
 
-    from twinax.envs.biped._robot import load_mujoco
+    from twinax.envs.biped._mujoco import load_mujoco
 
     loss = int(np.count_nonzero(model.dof_frictionloss)), int(np.count_nonzero(model.tendon_frictionloss))
     own, fixed, listed = (sum(found.values()) for found in (pairs.own, pairs.fixed, pairs.listed))
@@ -60,7 +60,7 @@ def _kinds(pairs: Any) -> list[tuple[Any, ...]]:
 
 def _settings(model: Any) -> list[tuple[str, str]]:
     from twinax.envs.biped._diagnosis import CONTROL
-    from twinax.envs.biped._robot import load_mujoco
+    from twinax.envs.biped._mujoco import load_mujoco
 
     mujoco, option = load_mujoco(), model.opt
 

@@ -120,6 +120,10 @@ class Control(ABC):
         """Files that describe the world, such as a robot's MJCF."""
         return ()
 
+    def sources(self) -> tuple[Path, ...]:
+        """Files that a person gave and without which the world cannot be made again; a setting names the first."""
+        return ()
+
     @abstractmethod
     def reset_draws(self, worlds: int) -> dict[str, Draw]:
         """The random arrays that `reset` needs, worlds first."""

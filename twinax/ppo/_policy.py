@@ -113,7 +113,7 @@ def read_policy(run: Path | str, seed: int | None = None) -> Policy:
     >>> read_policy("runs/walk").act(observation)                           # doctest: +SKIP
     """
     from twinax import conf
-    from twinax.runs import RunDirectory, checkpoint
+    from twinax.runs import RunDirectory, checkpoint, sources
 
     stored = RunDirectory(Path(run))
     stored.must_exist()
@@ -135,7 +135,9 @@ def read_policy(run: Path | str, seed: int | None = None) -> Policy:
         found = tree.map_leaves(lambda x: x[place], found)
     facts = {"run": stored.path.name, "step": int(meta["step"]), "seed": config.seed + place}
     settings = json.loads(json.dumps(conf.as_dict(config), default=str))
-    settings.pop("run", None)  # where the run lies is nobody else's business
+    settings.pop("run", None)  # where the run lies is nobody else's business, nor where its files do
+    for file in problem.sources():
+        settings = sources.renamed(settings, file, file.name)
     return Policy.of(problem, found, **facts, config=settings)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -572,6 +573,9 @@ class PPO(Problem):
 
     def watch(self, logs: Mapping[str, np.ndarray]) -> None:
         self.world.watch(logs)
+
+    def sources(self) -> tuple[Path, ...]:
+        return self.world.sources()
 
     def describe(self) -> dict[str, Any]:
         return {

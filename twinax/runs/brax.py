@@ -59,7 +59,7 @@ def train_with_brax(
         directory.refuse_if_used()
         directory.create()
         if config is not None:
-            directory.write_config(dict(config))
+            directory.write_config(dict(config), subject.sources())
     command = command_line(plan, config is not None)
     logger = Logger(MetricsFile(directory.metrics_path) if directory is not None else None)
     start, one = time.perf_counter(), subject.worlds * subject.steps

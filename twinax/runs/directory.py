@@ -1,6 +1,7 @@
 """The run directory: where everything that a training leaves behind has its place.
 
 config.yaml         the whole configuration (absent when the run was started from Python without one)
+sources/            copies of files that it names, such as a robot's MJCF (or sources.json with their sums)
 metrics.jsonl       one object per logged step
 metrics.csv         the same rows as a table, written when a training ends
 summary.json        final metrics, speed, versions, the command
@@ -23,10 +24,12 @@ from typing import Any
 
 from twinax.bridge import save_weights
 from twinax.errors import TwinaxError
-from twinax.runs import checkpoint, files, lock, metrics, metrics_csv, plain
+from twinax.runs import checkpoint, files, lock, metrics, metrics_csv, plain, sources
 
 # Other commands may have left these in a directory before a training uses it.
 _FOREIGN = {"parity.json", "compare.json"}
+# What a training has written before its first checkpoint.
+_BEGUN = {"config.yaml", "metrics.jsonl", "checkpoints", sources.FOLDER, sources.SUMS}
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,9 @@ class RunDirectory:
                 f"run.dir {self.path} already holds a training; continue it with `twinax resume {self.path}` "
                 "or choose a new run.dir"
             )
-        strangers = sorted(entries - _FOREIGN - {"config.yaml", "metrics.jsonl", "checkpoints"})
+        strangers = sorted(
+            entries - _FOREIGN - {"config.yaml", "metrics.jsonl", "checkpoints", sources.FOLDER, sources.SUMS}
+        )
         if strangers:
             raise TwinaxError(
                 f"run.dir {self.path} is not empty (it has '{strangers[0]}', {len(strangers)} entries in all) "
@@ -103,7 +108,7 @@ class RunDirectory:
         return lock.locked(self.path)
 
     def read_config(self) -> dict[str, Any]:
-        """config.yaml as plain data."""
+        """config.yaml as plain data, files of the run's own by where they lie now."""
         import yaml
 
         if not self.config_path.exists():
@@ -118,13 +123,14 @@ class RunDirectory:
             raise TwinaxError(f"{self.config_path} cannot be read: {' '.join(str(error).split())}") from error
         if not isinstance(config, dict):
             raise TwinaxError(f"{self.config_path} holds a {type(config).__name__}, not a configuration")
-        return config
+        return sources.found(self.path, config)
 
-    def write_config(self, config: Mapping[str, Any]) -> None:
-        """Write config.yaml whole."""
+    def write_config(self, config: Mapping[str, Any], given: Sequence[Path] = ()) -> None:
+        """Write config.yaml whole, and keep the files that a person gave; it names the first of them."""
         import yaml
 
-        text = yaml.safe_dump(container(config), sort_keys=False, allow_unicode=True)
+        kept = sources.keep(self.path, container(config), given)
+        text = yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
         with files.writing("the configuration", self.config_path):
             files.replace_file(self.config_path, text)
 

@@ -90,7 +90,7 @@ def train(
             stack.enter_context(directory.lock())
             directory.refuse_if_used()  # again: another process may have been faster
             if settings is not None:
-                directory.write_config(settings)
+                directory.write_config(settings, problem.sources())
         logger = _logger(stack, plan, directory)
         session = Session(engine, plan, logger, directory, settings, command)
         session.save()
@@ -166,7 +166,7 @@ def resume(
         settings = meta.get("config")
         if config is not None:
             settings = container(config)
-            directory.write_config(settings)
+            directory.write_config(settings, problem.sources())
         rows = metrics.trim(directory.metrics_path, done)
         logger = _logger(stack, plan, directory, rows, done)
         command = str(meta.get("command") or command_line(plan, settings is not None))

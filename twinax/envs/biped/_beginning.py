@@ -36,8 +36,10 @@ def start_positions(
     root = np.where(place.any(0), 0.0, robot.home_qpos)
     qpos = ops.broadcast(constant(root, uniform), (worlds, robot.model.nq)) + angles @ constant(place, uniform)
     if robot.free:
+        first = robot.root[0] + 3
         turned = rotations.from_roll_pitch(tilt[:, 0], tilt[:, 1])
-        qpos = ops.concat([qpos[:, :3], turned, qpos[:, 7:]], 1)
+        turned = rotations.after(qpos[:, first : first + 4], turned)
+        qpos = ops.concat([qpos[:, :first], turned, qpos[:, first + 4 :]], 1)
     else:
         qpos = qpos + tilt[:, 1:] * constant(_root(robot, HINGE, Y), uniform)
     height = ops.min(kinematics(qpos, ops.zeros((worlds, robot.model.nv), uniform)).foot_height, -1)
@@ -49,7 +51,7 @@ def _root(robot: Robot, kind: int, axis: int) -> np.ndarray:
     model, base = robot.model, robot.model.body(robot.base)
     row = np.zeros(model.nq)
     if robot.free:
-        row[axis] = 1.0
+        row[robot.root[0] + axis] = 1.0
         return row
     for joint in range(base.jntadr[0], base.jntadr[0] + base.jntnum[0]):
         if model.jnt_type[joint] == kind and abs(model.jnt_axis[joint, axis]) == 1:

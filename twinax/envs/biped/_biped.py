@@ -14,11 +14,12 @@ import numpy as np
 from twinax import ops
 from twinax.envs._control import FRAMEWORKS, Box, Control, Moved
 from twinax.envs.biped._beginning import start_positions
+from twinax.envs.biped._files import robot_file, robot_sources
 from twinax.envs.biped._kinematics import Kinematics
-from twinax.envs.biped._manual import layout, manual, robot_file
+from twinax.envs.biped._manual import layout, manual
 from twinax.envs.biped._observations import observe, observe_critic, sense
 from twinax.envs.biped._physics_c import FINITE, CPhysics
-from twinax.envs.biped._rewards import TERMS, Seen, constant, home_height
+from twinax.envs.biped._rewards import TERMS, Seen, constant
 from twinax.envs.biped._robot import Robot, load_robot
 from twinax.envs.biped._settings import TASKS, BipedSettings
 from twinax.envs.biped._state import BipedState, Variation
@@ -148,6 +149,10 @@ class Biped(BipedSettings, Control):
         """The robot's MJCF."""
         file = robot_file(self.robot)
         return () if file is None else (file,)
+
+    def sources(self) -> tuple[Path, ...]:
+        """The MJCF that a person gave, its description, and what it speaks of."""
+        return robot_sources(self.robot)
 
     # For those who look
 
@@ -329,7 +334,7 @@ class Biped(BipedSettings, Control):
 
     def fallen(self, seen: Seen) -> Any:
         """Whether the base is too low, too high or too tilted."""
-        height, home = seen.pose.position[:, 2], home_height(self.body)
+        height, home = seen.pose.position[:, 2], self.body.height
         low, high = (part * home for part in self.height_band)
         return (height < low) | (height > high) | (seen.pose.rotation[:, 2, 2] < math.cos(self.max_tilt))
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from twinax.envs._canvas import captioned
-from twinax.envs.biped._rewards import home_height
-from twinax.envs.biped._robot import load_mujoco
+from twinax.envs.biped._mujoco import load_mujoco
 from twinax.envs.biped._stick import draw
 from twinax.episode import View, frame_places
 
@@ -38,7 +37,7 @@ def view(world: Any, states: Any) -> View:
     ]
     height = seen.pose.position[:, 2]
     tracks = {
-        "height of the base, m": {"robot": height, "at home": np.full_like(height, home_height(world.body))},
+        "height of the base, m": {"robot": height, "at home": np.full_like(height, world.body.height)},
         "velocity ahead, m/s": {"robot": velocity, "command": command},
     }
     if np.any(states.push):
@@ -75,9 +74,9 @@ def rendered(robot: Any, qpos: np.ndarray, push: np.ndarray) -> np.ndarray | Non
             directory / "poses.npz",
             qpos=qpos,
             push=push,
-            look=_smooth(base) * [1, 1, 0] + [0, 0, 0.85 * home_height(robot)],
+            look=_smooth(base) * [1, 1, 0] + [0, 0, 0.85 * robot.height],
             size=np.array(SIZE),
-            distance=np.array(3.0 * home_height(robot)),
+            distance=np.array(3.0 * robot.height),
             push_body=np.array(robot.model.body(robot.push_body).id),
         )
         for library in (chosen,) if chosen else LIBRARIES:

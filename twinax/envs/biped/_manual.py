@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
-from twinax.envs.biped._robot import ROBOTS, Robot
+from twinax.envs.biped._files import referenced, robot_file
 
 
 def layout(world: Any) -> dict[str, int]:
@@ -56,8 +54,8 @@ def manual(world: Any) -> dict[str, Any]:
             "delay": world.action_delay,
         },
         "senses": {
-            "gravity": "direction of gravity in the frame of the base; (0, 0, -1) upright",
-            "gyro": f"rad/s in the frame of the base, times {world.spin_scale:g}",
+            "gravity": f"direction of gravity in the frame of the {robot.base}; (0, 0, -1) upright",
+            "gyro": f"rad/s in the frame of the {robot.base}, times {world.spin_scale:g}",
             "joint_angles": "rad, from home",
             "joint_velocities": f"rad/s, times {world.speed_scale:g}",
             "feet_on_floor": f"1 for a foot whose lowest point is below {world.contact_height:g} m",
@@ -66,16 +64,3 @@ def manual(world: Any) -> dict[str, Any]:
             "gait_clock": f"sine and cosine of a phase of {world.gait_period:g} s; 0 and 0 when the command is 0",
         },
     }
-
-
-def robot_file(robot: str | Path | Robot) -> Path | None:
-    """Where a robot's MJCF lies; None for one that was made in memory."""
-    if isinstance(robot, Robot):
-        return None
-    return Path(__file__).with_name(f"{robot}.xml") if str(robot) in ROBOTS else Path(robot)
-
-
-def referenced(file: Path) -> list[str]:
-    """Files that an MJCF speaks of, such as meshes: they are not part of it."""
-    text = re.sub(r"<!--.*?-->", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return sorted(set(re.findall(r"""\bfile\s*=\s*["']([^"']+)["']""", text)))

@@ -24,12 +24,15 @@ def mirror_joints(robot: Robot, values: Float[Array, "worlds joints"]) -> Float[
 def mirror_motion(
     robot: Robot, qpos: Float[Array, "worlds nq"], qvel: Float[Array, "worlds nv"]
 ) -> tuple[Float[Array, "worlds nq"], Float[Array, "worlds nv"]]:
-    """Positions and velocities, swapped. A base on slides and hinges moves in the mirror's own plane and stays."""
+    """Positions and velocities, swapped. A base on slides and hinges moves in the mirror's own plane and stays, and so
+    does whatever is loose."""
     order, sign = robot.mirror
     places, signs = np.arange(robot.model.nq), np.ones(robot.model.nq)
     speed_places, speed_signs = np.arange(robot.model.nv), np.ones(robot.model.nv)
     if robot.free:
-        signs[[1, 4, 6]] = speed_signs[[1, 3, 5]] = -1.0  # y, and turns about x and z
+        position, speed = robot.root
+        signs[[position + 1, position + 4, position + 6]] = -1.0  # y, and turns about x and z
+        speed_signs[[speed + 1, speed + 3, speed + 5]] = -1.0
     places[robot.columns], signs[robot.columns] = robot.columns[order], sign
     speed_places[robot.speeds], speed_signs[robot.speeds] = robot.speeds[order], sign
     return (

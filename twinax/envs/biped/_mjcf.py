@@ -108,6 +108,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         ):
             yield f'      <joint name="{name}" type="{kind}" axis="{axis}" damping="0" armature="0"/>'
     yield '      <geom type="box" size=".04 .06 .03" mass=".439"/>'
+    # On the pelvis, below the waist: what is measured here is what a policy sees.
+    yield '      <site name="imu"/>'
     yield from _torso(plan)
     for side, sign in (("left", 1), ("right", -1)):
         yield from _leg(plan, side, sign)
@@ -152,7 +154,6 @@ def _torso(plan: Plan) -> Iterator[str]:
         yield "        " + _joint("waist_yaw", (0, 0, 1))
     yield f'        <geom type="box" size=".045 .08 .09" pos="0 0 .09" mass="{mass:g}"/>'
     yield '        <geom type="sphere" size=".05" pos="0 0 .24" mass="0"/>'
-    yield '        <site name="imu" pos="0 0 .09"/>'
     if plan.arms:
         for side, sign in (("left", 1), ("right", -1)):
             yield from _arm(side, sign)

@@ -11,7 +11,6 @@ from twinax import ops
 from twinax.envs._reference import Feature, Reference
 from twinax.envs.biped import _rotations as rotations
 from twinax.envs.biped._biped import Biped
-from twinax.envs.biped._rewards import home_height
 from twinax.errors import TwinaxError
 from twinax.types import Array, Float
 
@@ -73,7 +72,7 @@ def scripted_gait(world: Biped, speed: float = 0.2, seconds: float = 8.0, lift: 
     speeds = (np.roll(angles, -1, 0) - np.roll(angles, 1, 0)) / (2 * world.seconds)
     zeros = np.zeros((period, 1))
     contacts = (up < world.contact_height).astype(float)
-    base = [zeros + speed, zeros, zeros, zeros, zeros, zeros, zeros + home_height(robot)]
+    base = [zeros + speed, zeros, zeros, zeros, zeros, zeros, zeros + robot.height]
     cycle = np.concatenate([angles, speeds, *base, contacts], 1)
     number = max(3, round(seconds / world.seconds))
     return Reference(motion_layout(world), np.resize(cycle, (number, cycle.shape[1])), 1 / world.seconds)

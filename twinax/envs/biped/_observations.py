@@ -6,7 +6,7 @@ import numpy as np
 
 from twinax import ops
 from twinax.envs.biped import _rotations as rotations
-from twinax.envs.biped._rewards import Seen, constant, home_height, moving, wanted_heights
+from twinax.envs.biped._rewards import Seen, constant, moving, wanted_heights
 from twinax.types import Array, Float
 
 
@@ -39,7 +39,7 @@ def observe_critic(seen: Seen) -> Float[Array, "worlds critic"]:
     heights = seen.pose.foot_height
     more = [
         seen.velocity,
-        seen.pose.position[:, 2:] - home_height(seen.robot),
+        seen.pose.position[:, 2:] - seen.robot.height,
         heights * 10,
         (heights - wanted_heights(seen.settings, seen.state)) * 10,
         seen.state.push / max(seen.settings.push_force[1], 1.0),

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from twinax import ops
-from twinax.envs.biped._robot import Robot, load_mujoco
+from twinax.envs.biped._mujoco import load_mujoco
+from twinax.envs.biped._robot import Robot
 from twinax.envs.biped._state import Variation
 from twinax.types import Array, Float
 
@@ -29,7 +30,9 @@ class CPhysics:
     the same result. A world in which the simulation blows up comes back as NaN.
     """
 
-    def __init__(self, robot: Robot, substeps: int, threads: int = 0, varied: bool = False, frictionloss: float = 0.0):
+    def __init__(
+        self, robot: Robot, substeps: int, threads: int = 0, varied: bool = False, frictionloss: float | None = None
+    ):
         mujoco = load_mujoco()
         self.robot, self.substeps, self.varied = robot, substeps, varied
         self.model = physics_model(robot, frictionloss)
@@ -140,11 +143,13 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def physics_model(robot: Robot, frictionloss: float = 0.0) -> Any:
-    """The model as it is stepped: with dry friction in the driven joints (N m), and no sensors, which nobody reads."""
+def physics_model(robot: Robot, frictionloss: float | None = None) -> Any:
+    """The model as it is stepped: perhaps with another dry friction in the driven joints (N m), and without sensors,
+    which nobody reads."""
     model = copy.copy(robot.model)
     model.opt.disableflags |= load_mujoco().mjtDisableBit.mjDSBL_SENSOR
-    model.dof_frictionloss[robot.speeds] = frictionloss
+    if frictionloss is not None:
+        model.dof_frictionloss[robot.speeds] = frictionloss
     return model
 
 
@@ -153,10 +158,13 @@ def varied_fields(model: Any, friction: Any, mass: Any, gain: Any) -> dict[str, 
 
     The weights by which MuJoCo softens its constraints stay those of the drawing, in both.
     """
-    plane = np.array([1.0, 1.0, 0.0, 0.0, 0.0])  # sliding only
+    # Sliding only. A pair has friction of its own, two numbers for the plane; any other contact has the larger one of
+    # its two geoms, so the factor of both is that of the contact.
+    plane, sliding = np.array([1.0, 1.0, 0.0, 0.0, 0.0]), np.array([1.0, 0.0, 0.0])
     stiffness, reaction = np.zeros(model.actuator_gainprm.shape), np.zeros(model.actuator_biasprm.shape)
     stiffness[:, 0] = reaction[:, 1] = 1.0
     return {
+        "geom_friction": model.geom_friction * (1 + sliding * (friction - 1)),
         "pair_friction": model.pair_friction * (1 + plane * (friction - 1)),
         "body_mass": model.body_mass * mass,
         "body_inertia": model.body_inertia * mass,

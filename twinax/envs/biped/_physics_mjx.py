@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from twinax import ops
+from twinax.envs.biped._mujoco import load_mujoco
 from twinax.envs.biped._physics_c import physics_model, varied_fields
-from twinax.envs.biped._robot import Robot, load_mujoco
+from twinax.envs.biped._robot import Robot
 from twinax.envs.biped._state import Variation
 from twinax.errors import TwinaxError, require
 from twinax.types import Array, Float
@@ -15,7 +16,7 @@ from twinax.types import Array, Float
 class MjxPhysics:
     """Steps of one robot, as `CPhysics`: nothing is carried from call to call."""
 
-    def __init__(self, robot: Robot, substeps: int, varied: bool = False, frictionloss: float = 0.0):
+    def __init__(self, robot: Robot, substeps: int, varied: bool = False, frictionloss: float | None = None):
         require("mujoco.mjx", "mujoco", "the runner mjx")
         self._mjx = load_mujoco("mujoco.mjx")
         self.substeps, self.varied = substeps, varied

@@ -84,7 +84,7 @@ def _yaw(seen: Seen) -> Any:
 
 
 def _height(seen: Seen) -> Any:
-    return ops.square(seen.pose.position[:, 2] - home_height(seen.robot))
+    return ops.square(seen.pose.position[:, 2] - seen.robot.height)
 
 
 def _feet_phase(seen: Seen) -> Any:
@@ -113,13 +113,6 @@ TERMS: dict[str, Callable[[Seen], Any]] = {
 }
 """velocity, yaw and feet_phase are between 0 and 1; orientation is the sine of the tilt, squared; the rest are m^2,
 rad^2/s^2, m^2/s^2, 1, (N m)^2, W and rad^2."""
-
-
-def home_height(robot: Robot) -> float:
-    """Of the base at home; m."""
-    if robot.free:
-        return float(robot.home_qpos[2])
-    return float(robot.model.body(robot.base).pos[2])
 
 
 def constant(x: np.ndarray, reference: Array) -> Array:

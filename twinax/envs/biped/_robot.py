@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from twinax.errors import TwinaxError, UnknownName, require
+from twinax.envs.biped._description import check_description, read_description
+from twinax.envs.biped._mujoco import load_mujoco, names_of
+from twinax.envs.biped._servos import driven_joints, require_joints, target_limits
+from twinax.errors import TwinaxError, UnknownName
 
 ROBOTS = ("biped", "humanoid", "planar")
 """Robots that come with the package: 10 and 17 joints and a free base, or 6 joints in a plane."""
-KEYS = ("base", "push_body", "feet", "joints", "keyframe")
+NEARLY = 1e-4
+"""A keyframe is written with few digits: this far beyond a limit, in rad, an angle is at it."""
+UPRIGHT = 0.8
+"""Tilt of the base, in rad, at which a home pose is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +51,7 @@ class Robot:
     """Place of each joint in qvel."""
     low: np.ndarray
     high: np.ndarray
-    """Range of each joint; rad."""
+    """Range of each servo's target, within that of its joint; rad."""
     kp: np.ndarray
     """N m / rad."""
     kv: np.ndarray
@@ -57,6 +60,10 @@ class Robot:
     """Largest torque; N m."""
     free: bool
     """Whether the base hangs on a free joint, and not on slides and hinges."""
+    root: tuple[int, int]
+    """Where the base's joints begin in qpos and in qvel; a loose body may come before them."""
+    height: float
+    """Of the base at home, the lowest point of its feet on the floor; m."""
 
     @property
     def timestep(self) -> float:
@@ -77,13 +84,6 @@ class Robot:
         return order, np.where(order == np.arange(len(order)), -1.0, 1.0)
 
 
-def load_mujoco(part: str = "mujoco") -> Any:
-    """MuJoCo or a part of it; it comes without types."""
-    require("mujoco", "mujoco", "a robot")
-    with contextlib.redirect_stdout(io.StringIO()):  # MJX prints that it goes without Warp
-        return importlib.import_module(part)
-
-
 def load_robot(robot: str | Path | Robot, **description: Any) -> Robot:
     """A robot by name, or any MJCF by path with a description.
 
@@ -98,7 +98,7 @@ def load_robot(robot: str | Path | Robot, **description: Any) -> Robot:
         if path.suffix:
             raise TwinaxError(f"there is no MJCF file {path}")
         raise UnknownName("robot", robot, ROBOTS)
-    return make_robot(path.stem, _read(path), {**_described(path), **description})
+    return make_robot(path.stem, _read(path), {**read_description(path), **description})
 
 
 def _read(path: Path) -> Any:
@@ -109,101 +109,57 @@ def _read(path: Path) -> Any:
         raise TwinaxError(f"MuJoCo cannot read {path.name}: {' '.join(str(error).split())}") from None
 
 
-def _described(path: Path) -> dict[str, Any]:
-    import yaml
-
-    for suffix in (".yaml", ".yml", ".json"):
-        beside = path.with_suffix(suffix)
-        if beside.is_file():
-            try:
-                found = yaml.safe_load(beside.read_text())  # JSON is YAML
-            except yaml.YAMLError as error:
-                raise TwinaxError(f"{beside.name} is neither YAML nor JSON: {' '.join(str(error).split())}") from None
-            if not isinstance(found, dict):
-                raise TwinaxError(f"{beside.name} holds a {type(found).__name__}; it must map names to values")
-            return found
-    return {}
-
-
 def make_robot(name: str, model: Any, description: Mapping[str, Any]) -> Robot:
     """A robot from a model that is loaded already."""
-    for key in description:
-        if key not in KEYS:
-            raise UnknownName("entry of a robot's description", key, KEYS)
-    for key in ("base", "feet"):
-        if key not in description:
-            raise TwinaxError(f"the description of {name} has no '{key}'; write it into {name}.yaml or pass {key}=...")
+    check_description(name, description)
     base = description["base"]
-    bodies = [model.body(k).name for k in range(model.nbody)]
+    bodies = names_of(model.body, range(1, model.nbody))
     for body in (base, description.get("push_body", base)):
         if body not in bodies:
-            raise UnknownName(f"body of {name}", body, bodies[1:])
-    joints = _driven(name, model)
+            raise UnknownName(f"body of {name}", body, bodies)
+    joints = driven_joints(name, model)
     if "joints" in description:
-        _require_joints(name, model, tuple(description["joints"]), joints)
+        require_joints(name, model, tuple(description["joints"]), joints)
     numbers = np.array([model.joint(joint).id for joint in joints], np.int32)
     columns, speeds = model.jnt_qposadr[numbers], model.jnt_dofadr[numbers]
-    limits = np.where(model.jnt_limited[numbers, None] > 0, model.jnt_range[numbers], [-np.pi, np.pi])
+    low, high = target_limits(model, numbers)
     force = np.where(model.actuator_forcelimited > 0, model.actuator_forcerange[:, 1], np.inf)
     qpos = _keyframe(name, model, description.get("keyframe", "home"))
+    home, feet = qpos[columns], _feet(name, model, description["feet"])
+    for joint, angle, least, most in zip(joints, home, low, high, strict=True):
+        if not least - NEARLY <= angle <= most + NEARLY:
+            raise TwinaxError(
+                f"joint '{joint}' of {name} is at {angle:g} rad at home, but its servo reaches {least:g} to {most:g}; "
+                "change the keyframe, the joint's range or the servo's ctrlrange"
+            )
     return Robot(
         name=name,
         model=model,
         base=base,
         push_body=description.get("push_body", base),
-        feet=_feet(name, model, description["feet"]),
+        feet=feet,
         joints=joints,
         home_qpos=_constant(qpos),
-        home=_constant(qpos[columns]),
+        home=_constant(home),
         columns=_constant(columns.astype(np.int32)),
         speeds=_constant(speeds.astype(np.int32)),
-        low=_constant(limits[:, 0].copy()),
-        high=_constant(limits[:, 1].copy()),
+        low=_constant(low),
+        high=_constant(high),
         kp=_constant(model.actuator_gainprm[:, 0].copy()),
         kv=_constant(-model.actuator_biasprm[:, 2]),
         force=_constant(force),
         free=_moves_freely(name, model, base),
+        root=_root(model, base),
+        height=_height(name, model, base, feet, qpos),
     )
 
 
-def _driven(name: str, model: Any) -> tuple[str, ...]:
-    """The joint of each actuator, which must be a position servo."""
-    mujoco = load_mujoco()
-    if model.nu == 0:
-        raise TwinaxError(f"{name} has 0 actuators; it needs a position actuator for each joint that moves by itself")
-    if model.na:
-        raise TwinaxError(f"{name} has {model.na} actuators with a state of their own; only plain servos are supported")
-    found = []
-    for k in range(model.nu):
-        servo = model.actuator_biasprm[k, 1] == -model.actuator_gainprm[k, 0] != 0
-        if model.actuator_trntype[k] != mujoco.mjtTrn.mjTRN_JOINT or not servo:
-            raise TwinaxError(f"actuator '{model.actuator(k).name}' of {name} is not a position servo of a joint")
-        found.append(model.joint(model.actuator_trnid[k, 0]).name)
-    if len(set(found)) < len(found):
-        raise TwinaxError(f"{name} has {len(found)} actuators for {len(set(found))} joints; give each joint one")
-    return tuple(found)
-
-
-def _require_joints(name: str, model: Any, wanted: tuple[str, ...], driven: tuple[str, ...]) -> None:
-    known = [model.joint(k).name for k in range(model.njnt)]
-    for joint in wanted:
-        if joint not in known:
-            raise UnknownName(f"joint of {name}", joint, known)
-    if len(wanted) != len(driven):
-        raise TwinaxError(
-            f"the description of {name} names {len(wanted)} joints, but its MJCF has {len(driven)} servos"
-        )
-    for k, (a, b) in enumerate(zip(wanted, driven, strict=True)):
-        if a != b:
-            raise TwinaxError(
-                f"the description of {name} names joint {k} '{a}', but actuator {k} of its MJCF moves '{b}'"
-            )
-
-
 def _keyframe(name: str, model: Any, wanted: str) -> np.ndarray:
-    keys = [model.key(k).name for k in range(model.nkey)]
+    keys = names_of(model.key, range(model.nkey))
     if not keys:
-        raise TwinaxError(f"{name} has no keyframe; add <keyframe><key name='{wanted}' qpos='...'/></keyframe>")
+        raise TwinaxError(
+            f"{name} has no keyframe with a name; add <keyframe><key name='{wanted}' qpos='...'/></keyframe>"
+        )
     if wanted not in keys:
         raise UnknownName(f"keyframe of {name}", wanted, keys)
     return model.key(wanted).qpos.copy()
@@ -212,16 +168,12 @@ def _keyframe(name: str, model: Any, wanted: str) -> np.ndarray:
 def _feet(name: str, model: Any, feet: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
     mujoco = load_mujoco()
     found = tuple(tuple(foot) for foot in feet)
-    known = [model.geom(k).name for k in range(model.ngeom) if model.geom(k).name]
+    known = names_of(model.geom, range(model.ngeom))
     for geom in (geom for foot in found for geom in foot):
         if geom not in known:
             raise UnknownName(f"geom of {name}", geom, known)
         if model.geom(geom).type != mujoco.mjtGeom.mjGEOM_SPHERE:
             raise TwinaxError(f"geom '{geom}' of {name} is no sphere; the points of a foot must be spheres")
-    sizes = {len(foot) for foot in found}
-    if len(sizes) != 1 or 0 in sizes:
-        numbers = ", ".join(str(len(foot)) for foot in found) or "no"
-        raise TwinaxError(f"the feet of {name} have {numbers} points; give as many for each")
     return found
 
 
@@ -233,6 +185,28 @@ def _moves_freely(name: str, model: Any, base: str) -> bool:
     if body.parentid[0] != 0:
         raise TwinaxError(f"the base '{base}' of {name} hangs on another body; it must be a child of the worldbody")
     return bool(model.jnt_type[body.jntadr[0]] == mujoco.mjtJoint.mjJNT_FREE)
+
+
+def _root(model: Any, base: str) -> tuple[int, int]:
+    first = model.body(base).jntadr[0]
+    return int(model.jnt_qposadr[first]), int(model.jnt_dofadr[first])
+
+
+def _height(name: str, model: Any, base: str, feet: Sequence[Sequence[str]], qpos: np.ndarray) -> float:
+    """Height of the base at home, by kinematics: it may be in the body's place, in the keyframe, or in both."""
+    mujoco = load_mujoco()
+    data, body = mujoco.MjData(model), model.body(base).id
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    tilt = float(np.arccos(np.clip(data.xmat[body, 8], -1, 1)))
+    if tilt > UPRIGHT:
+        raise TwinaxError(
+            f"the z axis of the base '{base}' of {name} is tilted by {tilt:.2f} rad at home; it must point up, by less "
+            f"than {UPRIGHT} rad"
+        )
+    points = [model.geom(geom).id for foot in feet for geom in foot]
+    lowest = (data.geom_xpos[points, 2] - model.geom_size[points, 0]).min()
+    return float(data.xpos[body, 2] - lowest)
 
 
 def _constant(x: np.ndarray) -> np.ndarray:

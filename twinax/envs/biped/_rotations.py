@@ -43,3 +43,16 @@ def from_roll_pitch(roll: Float[Array, " rows"], pitch: Float[Array, " rows"]) -
     """The quaternion of a turn about y, then about the body's x."""
     cr, sr, cp, sp = ops.cos(roll / 2), ops.sin(roll / 2), ops.cos(pitch / 2), ops.sin(pitch / 2)
     return ops.stack([cr * cp, sr * cp, cr * sp, -sr * sp], -1)
+
+
+def after(first: Float[Array, "rows 4"], then: Float[Array, "rows 4"]) -> Float[Array, "rows 4"]:
+    """The quaternion of a turn, and of another one in the frame that has been turned: their product."""
+    a, b, c, d = (first[:, k] for k in range(4))
+    w, x, y, z = (then[:, k] for k in range(4))
+    parts = (
+        a * w - b * x - c * y - d * z,
+        a * x + b * w + c * z - d * y,
+        a * y - b * z + c * w + d * x,
+        a * z + b * y - c * x + d * w,
+    )
+    return ops.stack(parts, -1)

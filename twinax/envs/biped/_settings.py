@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from twinax.envs.biped._robot import Robot
-from twinax.envs.biped._state import Ranges
+from twinax.envs.biped._state import Ranges, require_pair
 from twinax.errors import TwinaxError, UnknownName
 
 RUNNERS = ("c", "callback", "mjx")
@@ -44,8 +44,9 @@ class BipedSettings:
     """Physics steps in a control step."""
     time_limit: int = 1000
     """Control steps after which an episode is cut off; 0 for never."""
-    frictionloss: float = 0.0
-    """Dry friction of the driven joints in N m, 0.022 in servos of this size. It adds a row to the solver for each."""
+    frictionloss: float | None = None
+    """Dry friction of the driven joints in N m, 0.022 in servos of this size; null: as in the MJCF, which is 0 in the
+    robots of the package. It adds a row to the solver for each."""
 
     # Actions
     action_scale: float = 0.5
@@ -117,17 +118,20 @@ class BipedSettings:
         for name in ("substeps", "command_every", "push_steps"):
             if getattr(self, name) < 1:
                 raise TwinaxError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("threads", "time_limit", "frictionloss", "history", "push_every", "reset_joints", "reset_tilt"):
+        for name in ("threads", "time_limit", "history", "push_every", "reset_joints", "reset_tilt"):
             if getattr(self, name) < 0:
                 raise TwinaxError(f"{name} is {getattr(self, name)}; it must be at least 0")
         for name in ("action_scale", "gait_period", "velocity_width", "yaw_width", "phase_width", "max_tilt"):
             if getattr(self, name) <= 0:
                 raise TwinaxError(f"{name} is {getattr(self, name)}; it must be above 0")
+        if self.frictionloss is not None and self.frictionloss < 0:
+            raise TwinaxError(f"frictionloss is {self.frictionloss}; it must be at least 0, or none for the MJCF's own")
         if not 0 <= self.action_filter < 1:
             raise TwinaxError(f"action_filter is {self.action_filter}; it must be at least 0 and below 1")
         if not 0 <= self.command_zero <= 1:
             raise TwinaxError(f"command_zero is {self.command_zero}; it must be between 0 and 1")
         for name in ("command_ahead", "command_left", "command_turn", "push_force", "height_band"):
+            require_pair(name, getattr(self, name))
             low, high = getattr(self, name)
             if low > high:
                 raise TwinaxError(f"{name} is ({low}, {high}); the smaller one must come first")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 from twinax import tree
 from twinax.errors import TwinaxError
@@ -14,7 +15,7 @@ class Variation:
     """How a world's robot differs from the drawing, for one episode."""
 
     friction: Float[Array, " worlds"]
-    """Factor of the floor's friction."""
+    """Factor of the sliding friction of every contact."""
     mass: Float[Array, " worlds"]
     """Factor of all masses and inertias."""
     gain: Float[Array, " worlds"]
@@ -53,6 +54,14 @@ class BipedState:
     variation: Variation
 
 
+def require_pair(name: str, value: Any) -> None:
+    """Refuse what is not two numbers."""
+    if not isinstance(value, tuple | list):
+        raise TwinaxError(f"{name} needs two numbers, lowest and highest, but was given {value!r}")
+    if len(value) != 2:
+        raise TwinaxError(f"{name} needs two numbers, lowest and highest, but was given {len(value)}")
+
+
 @dataclass(frozen=True)
 class Ranges:
     """Domain randomisation: from what ranges each episode's robot is drawn. Nothing varies by default.
@@ -62,7 +71,7 @@ class Ranges:
     """
 
     friction: tuple[float, float] = (1.0, 1.0)
-    """Factor of the floor's friction."""
+    """Factor of the sliding friction of every contact."""
     mass: tuple[float, float] = (1.0, 1.0)
     """Factor of all masses and inertias."""
     gain: tuple[float, float] = (1.0, 1.0)
@@ -82,7 +91,8 @@ class Ranges:
         for entry in fields(self):
             value = getattr(self, entry.name)
             if isinstance(entry.default, tuple):
-                if len(value) != 2 or not 0 < value[0] <= value[1]:
+                require_pair(entry.name, value)
+                if not 0 < value[0] <= value[1]:
                     raise TwinaxError(f"{entry.name} is {value}; it must be two factors above 0, the smaller one first")
             elif value < 0:
                 raise TwinaxError(f"{entry.name} is {value}; it must be at least 0")
