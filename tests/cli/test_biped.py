@@ -63,3 +63,48 @@ def test_mistakes_are_one_sentence(words, sentence, capsys):
     assert main(["train", "experiment=biped", *words]) == 2
     said = capsys.readouterr().err
     assert sentence in said and said.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def styled(tmp_path_factory):
+    """A run with style from a file, and the file."""
+    from twinax.envs.biped import make_biped, scripted_gait
+
+    path = tmp_path_factory.mktemp("styled")
+    scripted_gait(make_biped("walk", robot="planar"), seconds=2.0).save(path / "gait.npz")
+    words = ["task=walk", "task.robot=planar", "amp=file", f"amp.file={path / 'gait.npz'}", "amp.hidden=[8]"]
+    words += ["amp.batch=8", "amp.memory=16", "amp.kept=8", "amp.updates=1", "trainer.mode=torch", "trainer.steps=1"]
+    assert main(["train", "--quiet", "experiment=biped", *SMALL, *words, f"run.dir={path / 'run'}"]) == 0
+    return path / "run", path / "gait.npz"
+
+
+def test_a_style_is_judged_also_at_speeds_that_are_not_its_own(styled, capsys):
+    """Nothing is trained, so nothing is pulled apart."""
+    run, _ = styled
+    assert main(["eval", str(run), "task.command_ahead=[0.5,0.5]"]) == 0
+    assert "gait_distance" in json.loads((run / "eval.json").read_text())["metrics"]
+    assert capsys.readouterr().err == ""
+    assert main(["resume", str(run), "trainer.steps=2", "task.command_ahead=[0.5,0.5]"]) == 2
+    assert "style and task would pull apart" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"), [(None, "cannot be read: No such file"), (b"?", "is not a file of reference motion")]
+)
+def test_a_policy_needs_no_reference(styled, tmp_path, capsys, content, sentence):
+    run, file = styled
+    aside = file.rename(tmp_path / "aside.npz")
+    try:
+        if content is not None:
+            file.write_bytes(content)
+        assert main(["export", str(run), str(tmp_path / "policy.onnx")]) == 0
+        assert capsys.readouterr().err == ""
+        assert main(["eval", str(run)]) == 0
+        said = capsys.readouterr().err
+        assert said.startswith("warning: gait_distance is left out") and sentence in said and said.count("\n") == 1
+        found = json.loads((run / "eval.json").read_text())["metrics"]
+        assert "gait_distance" not in found and "episode_return" in found
+        assert main(["resume", str(run), "trainer.steps=2"]) != 0
+        assert sentence in capsys.readouterr().err
+    finally:
+        aside.rename(file)

@@ -293,7 +293,10 @@ class TestBiped:
             (lambda g: scaled(g, "contact/", 40.0), "contact/left of the reference is 40, .* is it a force"),
             (lambda g: scaled(g, "height", 100.0), "height of the reference is 45.58 m, .* 45.13 m above the floor"),
             (lambda g: set_to(g, "height", 0.0), "-0.46 m above the floor"),
-            (lambda g: exchanged(g, ("velocity",), "ahead", "left"), "velocity/left .* is 0.20 m/s .* walks at -?0.00 m/s"),
+            (
+                lambda g: exchanged(g, ("velocity",), "ahead", "left"),
+                "velocity/left .* is 0.20 m/s .* walks at -?0.00 m/s",
+            ),
             (lambda g: scaled(g, "velocity/left", 1.0, 5.0), "velocity/left of the reference is 5.00 m/s"),
             (lambda g: scaled(g, "velocity/ahead", -1.0), "velocity/ahead of the reference is -0.20 m/s"),
             (lambda g: scaled(g, "velocity/", 100.0), "velocity/ahead of the reference is 20.00 m/s"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,8 +74,8 @@ def build_world(config: BipedRoot) -> Biped:
     return restore(config.task, rewards=dict(vars(config.rewards)), ranges=restore(config.ranges))
 
 
-def build_style(config: BipedRoot, world: Biped) -> Hooks | None:
-    """The discriminator's part, with a reference that was checked against the robot."""
+def build_style(config: BipedRoot, world: Biped, commanded: bool = True) -> Hooks | None:
+    """The discriminator's part, with a reference that was checked against the robot, and against what it is told."""
     section = config.amp
     if section.name == "none":
         return None
@@ -84,15 +85,30 @@ def build_style(config: BipedRoot, world: Biped) -> Hooks | None:
         reference = Reference.load(section.file)
     else:
         reference = scripted_gait(world, section.speed)
-    check_reference(world, reference)
+    check_reference(world, reference, commanded)
     return amp(reference, functools.partial(motion_features, world), world.seconds, restore(section))
 
 
 def build_problem(config: BipedRoot) -> PPO:
     """The problem of a configuration."""
     world = build_world(config)
-    optimizer, hooks = annealed(config), build_style(config, world)
-    if hooks is not None:
+    return _with_style(config, world, build_style(config, world))
+
+
+def build_untrained(config: BipedRoot, tell: Callable[[str], None] | None = None) -> PPO:
+    """The same where nothing is trained: its reference serves only to be compared with, and may be missing."""
+    world, hooks = build_world(config), None
+    if tell is not None:
+        try:
+            hooks = build_style(config, world, commanded=False)
+        except TwinaxError as error:
+            tell(f"gait_distance is left out: {error}")
+    return _with_style(config, world, hooks)
+
+
+def _with_style(config: BipedRoot, world: Biped, hooks: Hooks | None) -> PPO:
+    optimizer = annealed(config)
+    if config.amp.name != "none":
         rates = {"discriminator": config.amp.learning_rate}
         optimizer = dataclasses.replace(optimizer, separate=True, rates=rates)
     subject = problem(world, optimizer=optimizer, hooks=hooks, **options(config.ppo))
@@ -178,6 +194,7 @@ EXPERIMENT = Experiment(
         ),
     },
     build=build_problem,
+    untrained=build_untrained,
     train=by_brax,
     key_aliases={**KEY_ALIASES, "env": "task"},
     named_by=("task",),
