@@ -19,11 +19,13 @@ from twinax.conf.experiments.ppo import (
     check_sizes,
     options,
 )
+from twinax.engines._hosts import num_processes
 from twinax.envs._reference import Reference
 from twinax.envs.biped import Biped, Ranges, check_reference, motion_features, scripted_gait
 from twinax.envs.biped._settings import STAND_REWARDS, TASKS, WALK_REWARDS
 from twinax.errors import TwinaxError
 from twinax.ppo import PPO, AmpOptions, Hooks, amp, problem
+from twinax.ppo._brax_habits import ALWAYS, DEFAULTS, WITHIN, combined, refuse_what_brax_cannot
 
 TaskSection = mirror(Biped, leave_out=["robot", "rewards", "ranges", "action_scales"], name="walk", robot="biped")
 RangesSection = mirror(Ranges)
@@ -122,6 +124,10 @@ def by_brax(config: BipedRoot) -> Any:
         return None
     if config.amp.name != "none":
         raise TwinaxError("Brax's training is one closed program, into which amp cannot be put; use level=3")
+    # Before the settings: several processes have a device each.
+    if (number := num_processes()) > 1:
+        raise TwinaxError(f"Brax's training is one process here, and {number} were started; use level=4")
+    refuse_what_brax_cannot({"": config, "ppo": config.ppo, "optimizer": config.optimizer, "trainer": config.trainer})
     from twinax.runs.brax import train_with_brax
 
     return train_with_brax
@@ -155,11 +161,9 @@ FROM_PYTHON = {
 }
 """A few robots, stepped from Python."""
 
-BRAX = {
-    "ppo": {"policy": "tanh", "std": "state", "activation": "silu", "advantage": "brax", "clip": 0.3},
-    "trainer": {"chunk": 10},
-}
-"""What Brax's networks and losses are like, so that a run of level 2 goes on at level 3."""
+BRAX = combined(ALWAYS, WITHIN, {"ppo": {name: DEFAULTS["ppo"][name] for name in ("activation", "clip")}})
+BRAX |= BRAX.pop("")  # settings of no section
+"""What Brax does, so that config.yaml tells the truth, and a run of level 2 goes on at level 3."""
 
 
 def task(name: str, steps: int, rewards: dict[str, float]) -> Preset:
