@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -52,7 +54,6 @@ def test_brax_trains_on_a_world_and_its_policy_is_read_back(tmp_path):
 
     from twinax.runs.brax import train_with_brax
 
-    # Not Brax's own activation: what it was told must arrive there, and come back.
     settings = {**SETTINGS, **LIKE_BRAX, "activation": "tanh", "normalise_observations": True, "film": False}
     subject = problem(Pendulum(time_limit=10), optimizer=Optimizer(learning_rate=1e-2), **settings)
     run = train_with_brax(subject, 4, run_dir=tmp_path / "run", evaluations=2, progress=False)
@@ -82,7 +83,7 @@ def test_values_are_read_as_well(name):
     from brax.training.acme import running_statistics
     from brax.training.agents.ppo import networks as brax_networks
 
-    own = {"gelu": lambda x: jax.nn.gelu(x, approximate=False)}.get(name, getattr(jax.nn, name))
+    own: Any = {"gelu": lambda x: jax.nn.gelu(x, approximate=False)}.get(name, getattr(jax.nn, name))
     network = brax_networks.make_ppo_networks(
         4, 2, policy_hidden_layer_sizes=(6,), value_hidden_layer_sizes=(5, 7), activation=own
     )
@@ -97,6 +98,33 @@ def test_values_are_read_as_well(name):
     # Brax is given the library's function, which is JAX's.
     x = jax.numpy.linspace(-3, 3, 50)
     np.testing.assert_allclose(jax.jit(function(name))(x), own(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["relu", "tanh", "silu"])
+def test_brax_trains_with_the_activation_that_its_policy_is_read_with(monkeypatch, name):
+    """Parameters do not show it, so the networks that Brax is given are held against those that are read."""
+    import jax
+    from brax.training.acme import running_statistics
+
+    from twinax.runs.brax import train_with_brax
+
+    subject = problem(Pendulum(), optimizer=Optimizer(), activation=name, **SETTINGS, **LIKE_BRAX)
+    observation = np.random.default_rng(1).normal(size=(9, 3)).astype(np.float32)
+    theirs = {}
+
+    def train(network_factory, policy_params_fn, num_timesteps, **_):
+        network = network_factory(3, 1)
+        keys = zip((network.policy_network, network.value_network), jax.random.split(jax.random.key(0)), strict=True)
+        policy, value = (net.init(key) for net, key in keys)
+        normaliser = running_statistics.init_state(jax.numpy.zeros(3))
+        theirs["logits"] = network.policy_network.apply(normaliser, policy, observation)
+        theirs["value"] = network.value_network.apply(normaliser, value, observation)
+        policy_params_fn(num_timesteps, None, (normaliser, policy, value))
+
+    monkeypatch.setattr("brax.training.agents.ppo.train.train", train)
+    agent: Any = train_with_brax(subject, 2, progress=False).state.networks["agent"]
+    np.testing.assert_allclose(agent.actor(observation), theirs["logits"], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(agent.value(observation), theirs["value"], rtol=1e-4, atol=1e-5)
 
 
 def test_discrete_actions_are_refused():
