@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from twinax import conf
 from twinax.bridge._brax import brax_env, read_brax
 from twinax.envs import CartPole, Pendulum
 from twinax.errors import TwinaxError
+from twinax.networks import ACTIVATIONS
+from twinax.networks import activation as function
+from twinax.optimizer import Optimizer
 from twinax.ppo import problem, to_world
+from twinax.ppo._brax_habits import ALWAYS
 from twinax.runs import checkpoint
 
 pytest.importorskip("brax")
@@ -19,6 +26,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
 
+LIKE_BRAX: dict = {name: value for name, value in ALWAYS["ppo"].items() if name != "anneal"}
 SETTINGS: dict = {"hidden": (8, 8), "worlds": 8, "steps": 5, "epochs": 2, "minibatches": 2, "episodes": 4}
 
 
@@ -46,9 +54,8 @@ def test_brax_trains_on_a_world_and_its_policy_is_read_back(tmp_path):
 
     from twinax.runs.brax import train_with_brax
 
-    subject = problem(
-        Pendulum(time_limit=10), policy="tanh", std="state", activation="silu", normalise_observations=True, **SETTINGS
-    )
+    settings = {**SETTINGS, **LIKE_BRAX, "activation": "tanh", "normalise_observations": True, "film": False}
+    subject = problem(Pendulum(time_limit=10), optimizer=Optimizer(learning_rate=1e-2), **settings)
     run = train_with_brax(subject, 4, run_dir=tmp_path / "run", evaluations=2, progress=False)
     assert run.summary["status"] == "finished" and run.summary["steps"] >= 4
     assert [row["step"] for row in run.metrics][0] == 0
@@ -58,7 +65,7 @@ def test_brax_trains_on_a_world_and_its_policy_is_read_back(tmp_path):
     observation = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
     ours = to_world(subject.world.actions, agent.policy(moments.scaled(observation, limit=1e9)).mode, True)
     network = brax_networks.make_ppo_networks(
-        3, 1, lambda x, _: x, policy_hidden_layer_sizes=(8, 8), value_hidden_layer_sizes=(8, 8)
+        3, 1, lambda x, _: x, policy_hidden_layer_sizes=(8, 8), value_hidden_layer_sizes=(8, 8), activation=jax.nn.tanh
     )
     layers = {
         f"hidden_{k}": {"kernel": layer.weight.T, "bias": layer.bias} for k, layer in enumerate(agent.actor.layers)
@@ -70,22 +77,145 @@ def test_brax_trains_on_a_world_and_its_policy_is_read_back(tmp_path):
     assert meta["step"] == run.summary["steps"]
 
 
-def test_values_are_read_as_well():
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_values_are_read_as_well(name):
     import jax
     from brax.training.acme import running_statistics
     from brax.training.agents.ppo import networks as brax_networks
 
-    network = brax_networks.make_ppo_networks(4, 2, policy_hidden_layer_sizes=(6,), value_hidden_layer_sizes=(5, 7))
+    own: Any = {"gelu": lambda x: jax.nn.gelu(x, approximate=False)}.get(name, getattr(jax.nn, name))
+    network = brax_networks.make_ppo_networks(
+        4, 2, policy_hidden_layer_sizes=(6,), value_hidden_layer_sizes=(5, 7), activation=own
+    )
     policy, value = (n.init(jax.random.key(k)) for k, n in enumerate((network.policy_network, network.value_network)))
     normaliser = running_statistics.init_state(jax.numpy.zeros(4))
-    agent, moments, critic = read_brax((normaliser, policy, value), False)
+    agent, moments, critic = read_brax((normaliser, policy, value), False, name)
     observation = np.random.default_rng(1).normal(size=(9, 4)).astype(np.float32)
     np.testing.assert_allclose(
         agent.value(observation), network.value_network.apply(normaliser, value, observation), rtol=1e-4, atol=1e-5
     )
     assert critic is None and moments.mean.shape == (4,)
+    # Brax is given the library's function, which is JAX's.
+    x = jax.numpy.linspace(-3, 3, 50)
+    np.testing.assert_allclose(jax.jit(function(name))(x), own(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["relu", "tanh", "silu"])
+def test_brax_trains_with_the_activation_that_its_policy_is_read_with(monkeypatch, name):
+    """Parameters do not show it, so the networks that Brax is given are held against those that are read."""
+    import jax
+    from brax.training.acme import running_statistics
+
+    from twinax.runs.brax import train_with_brax
+
+    subject = problem(Pendulum(), optimizer=Optimizer(), activation=name, **SETTINGS, **LIKE_BRAX)
+    observation = np.random.default_rng(1).normal(size=(9, 3)).astype(np.float32)
+    theirs = {}
+
+    def train(network_factory, policy_params_fn, num_timesteps, **_):
+        network = network_factory(3, 1)
+        keys = zip((network.policy_network, network.value_network), jax.random.split(jax.random.key(0)), strict=True)
+        policy, value = (net.init(key) for net, key in keys)
+        normaliser = running_statistics.init_state(jax.numpy.zeros(3))
+        theirs["logits"] = network.policy_network.apply(normaliser, policy, observation)
+        theirs["value"] = network.value_network.apply(normaliser, value, observation)
+        policy_params_fn(num_timesteps, None, (normaliser, policy, value))
+
+    monkeypatch.setattr("brax.training.agents.ppo.train.train", train)
+    agent: Any = train_with_brax(subject, 2, progress=False).state.networks["agent"]
+    np.testing.assert_allclose(agent.actor(observation), theirs["logits"], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(agent.value(observation), theirs["value"], rtol=1e-4, atol=1e-5)
 
 
 def test_discrete_actions_are_refused():
     with pytest.raises(TwinaxError, match="acts in boxes"):
         brax_env(CartPole())
+
+
+def test_problems_that_brax_would_train_otherwise_are_refused(tmp_path):
+    from twinax.runs.brax import train_with_brax
+
+    world, adam = Pendulum(time_limit=10), Optimizer()
+    for changes, optimizer, words in (
+        ({"policy": "gaussian"}, adam, "cannot do ppo.policy=gaussian: with it ppo.policy is tanh"),
+        ({"pool": 8}, adam, "ppo.pool=8"),
+        ({}, Optimizer(decay_steps=10), "optimizer.decay_steps=10"),
+        ({"worlds": 6, "minibatches": 4, "steps": 8}, adam, "6 worlds do not divide into 4"),
+    ):
+        subject = problem(world, optimizer=optimizer, **{**SETTINGS, **LIKE_BRAX, **changes})
+        with pytest.raises(TwinaxError, match=words):
+            train_with_brax(subject, 2, run_dir=tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+
+class TestConfiguration:
+    """What is said of Brax is one table."""
+
+    @pytest.mark.parametrize(
+        "word",
+        [
+            "ppo.policy=gaussian",
+            "ppo.std=free",
+            "ppo.anneal=true",
+            "ppo.value_clip=0.2",
+            "ppo.normalise_rewards=true",
+            "ppo.target_kl=0.01",
+            "ppo.advantage=gae",
+            "ppo.standardise=rollout",
+            "ppo.pool=16",
+            "ppo.groups=2",
+            "ppo.shared=true",
+            "ppo.first_std=0.5",
+            "ppo.pipelined=true",
+            "optimizer.decay_to=0.1",
+            "optimizer.eps=0.001",
+            "trainer.mode=torch",
+            "trainer.dtype=float64",
+            "trainer.evaluate_every=10",
+            "trainer.checkpoint_every=10",
+            "trainer.devices=2",
+            "seeds=2",
+        ],
+    )
+    def test_settings_that_brax_would_ignore_are_refused(self, word):
+        pytest.importorskip("mujoco")
+        train = conf.find_experiment("biped").train
+        assert train(conf.compose(["experiment=biped", "level=2"])) is not None
+        key, _, value = word.partition("=")
+        with pytest.raises(TwinaxError, match=f"^Brax's training cannot do {key}={value}: with it {key} is") as found:
+            train(conf.compose(["experiment=biped", "level=2", word]))
+        assert "\n" not in str(found.value)
+
+    def test_the_table_holds_against_defaults_of_every_level_2_task(self):
+        pytest.importorskip("mujoco")
+        for task in ("walk", "stand"):
+            config = conf.compose(["experiment=biped", f"task={task}", "level=2"])
+            assert (config.ppo.activation, config.ppo.clip, config.ppo.pool) == ("silu", 0.3, 0)
+            assert (config.trainer.evaluate_every, config.optimizer.eps, config.ppo.anneal) == (None, 1e-8, False)
+
+    def test_several_processes_are_refused(self, monkeypatch):
+        pytest.importorskip("mujoco")
+        import jax
+
+        monkeypatch.setattr(jax.distributed, "is_initialized", lambda: True)
+        monkeypatch.setattr(jax, "process_count", lambda: 2)
+        config = conf.compose(["experiment=biped", "level=2", "trainer.devices=2"])
+        with pytest.raises(TwinaxError, match="Brax's training is one process here, and 2 were started"):
+            conf.find_experiment("biped").train(config)
+
+    @pytest.mark.parametrize("env", ["pendulum", "mountain_car_continuous"])
+    def test_compat_is_the_same_table_and_wins_over_the_world(self, env):
+        config = conf.compose(["experiment=ppo", f"env={env}", "compat=brax"])
+        found = config.ppo
+        assert (found.policy, found.std, found.activation, found.clip) == ("tanh", "state", "silu", 0.3)
+        assert (found.normalise_rewards, found.anneal, found.value_clip) == (False, False, 0.0)
+        assert conf.build_problem(config).squashed
+        config = conf.compose(["experiment=ppo", f"env={env}", "compat=brax", "ppo.policy=gaussian"])
+        assert conf.build_problem(config).policy == "gaussian"
+
+    def test_compat_knows_discrete_actions(self):
+        config = conf.compose(["experiment=ppo", "env=cartpole", "compat=brax"])
+        built = conf.build_problem(config)
+        assert not built.squashed and built.policy == config.ppo.policy == "auto"
+        again = conf.restore(conf.as_dict(config))
+        assert conf.build_problem(again).policy == "auto"

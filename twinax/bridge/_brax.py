@@ -95,10 +95,13 @@ def brax_env(world: Control) -> Any:
     return World()
 
 
-def read_brax(params: Any, privileged: bool) -> tuple[ActorCritic, Moments, Moments | None]:
-    """Brax's (normaliser, policy, value) as networks and moments of this library; NumPy leaves."""
+def read_brax(params: Any, privileged: bool, activation: str = "silu") -> tuple[ActorCritic, Moments, Moments | None]:
+    """Brax's (normaliser, policy, value) as networks and moments of this library; NumPy leaves.
+
+    Parameters do not tell the activation that they were trained with.
+    """
     normaliser, policy, value = params
-    networks = ActorCritic(None, _mlp(policy), _mlp(value), None, "tanh")
+    networks = ActorCritic(None, _mlp(policy, activation), _mlp(value, activation), None, "tanh")
     return (
         networks,
         _moments(normaliser, SEEN if privileged else None),
@@ -106,7 +109,7 @@ def read_brax(params: Any, privileged: bool) -> tuple[ActorCritic, Moments, Mome
     )
 
 
-def _mlp(params: Any) -> MLP:
+def _mlp(params: Any, activation: str) -> MLP:
     """Flax's dense layers hidden_0, hidden_1, ... by PyTorch's names and layout."""
     layers = params["params"]
     layers = layers.get("MLP_0", layers)
@@ -116,7 +119,7 @@ def _mlp(params: Any) -> MLP:
             Linear(np.ascontiguousarray(np.asarray(layers[n]["kernel"]).T), np.asarray(layers[n]["bias"]))
             for n in names
         ),
-        "silu",
+        activation,
     )
 
 

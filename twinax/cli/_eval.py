@@ -30,14 +30,18 @@ def run(found: Namespace) -> int:
     stored = runs.RunDirectory(directory)
     config = conf.restore(stored.read_config(), found.overrides, str(stored.config_path))
     trainer = config.trainer
-    problem = conf.build_problem(config)
+    left_out: list[str] = []
+    problem = conf.build_untrained(config, left_out.append)
+    for sentence in left_out:
+        warn(sentence)
     if found.film and type(problem).show is Problem.show:
         raise TwinaxError(f"experiment={config.experiment} has no episode that could be filmed; leave --film out")
     engine = engines.make_engine(
         trainer.mode, problem, dtype=trainer.dtype, chunk=trainer.chunk, seeds=config.seeds, noise=trainer.noise
     )
     engine.start(config.seed)
-    state, meta = checkpoint.load(checkpoint.latest(directory, refused=warn), like=engine.state())
+    # What is left out of the problem is in the checkpoint all the same.
+    state, meta = checkpoint.load(checkpoint.latest(directory, refused=warn), like=engine.state(), part=bool(left_out))
     seed = fresh_seed(found.seed)
     engine.load(_with_seed(state, seed))
     metrics = dict(engine.evaluate())

@@ -7,6 +7,8 @@
 >>> problem = conf.build_problem(config)
 """
 
+from collections.abc import Callable
+
 from twinax.conf._compose import compose, restore, split_commas
 from twinax.conf._keys import documentation, known_keys
 from twinax.conf._registry import Experiment, Group, Preset, experiment_names, find_experiment
@@ -19,6 +21,7 @@ __all__ = [
     "Root",
     "as_dict",
     "build_problem",
+    "build_untrained",
     "compose",
     "documentation",
     "experiment_names",
@@ -32,3 +35,13 @@ __all__ = [
 def build_problem(config: Root):
     """The problem that a configuration describes, built by its experiment's own file."""
     return find_experiment(config.experiment).build(config)
+
+
+def build_untrained(config: Root, tell: Callable[[str], None] | None = None):
+    """The problem for a policy that is only used: files and settings that training alone needs may be missing.
+
+    `tell` gets a sentence for each metric that is left out for that; without it only the policy is wanted, and metrics
+    that need more than the world are not prepared.
+    """
+    experiment = find_experiment(config.experiment)
+    return experiment.build(config) if experiment.untrained is None else experiment.untrained(config, tell)

@@ -60,6 +60,8 @@ class Experiment:
     """Groups by section name, in merging order: a later group's preset wins over an earlier one's."""
     build: Callable[[Any], Any]
     """From the root dataclass to a Problem."""
+    untrained: Callable[[Any, Callable[[str], None] | None], Any] | None = None
+    """The same for a policy that is only used, where that needs less than training; see `conf.build_untrained`."""
     train: Callable[[Any], Callable[..., Any] | None] = lambda config: None
     """From the root dataclass to a way of training other than by an engine, if it asks for one:
     `(problem, steps, seed, run_dir, config, progress) -> Run`."""

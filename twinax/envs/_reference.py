@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +36,31 @@ class Reference:
     """Frames a second."""
     starts: tuple[int, ...] = (0,)
     """First frame of each clip."""
+
+    def __post_init__(self):
+        frames, width = np.asarray(self.frames), len(self.layout)
+        if frames.ndim != 2 or frames.shape[1] != width or frames.dtype.kind not in "fiub":
+            raise TwinaxError(
+                f"frames of a reference are {frames.dtype} of shape {frames.shape}; they must be numbers of shape "
+                f"(frames, {width}), one for each feature of its layout"
+            )
+        if np.ndim(self.rate) or not 0 < self.rate < np.inf:
+            raise TwinaxError(f"the rate of a reference is {self.rate}; it must be one number above 0, frames a second")
+        starts = list(self.starts)
+        if starts[:1] != [0] or starts != sorted(set(starts)) or starts[-1] >= max(len(frames), 1):
+            raise TwinaxError(
+                f"the clips of a reference start at frames {starts}; they must begin with 0, rise, and stay below its "
+                f"{len(frames)} frames"
+            )
+
+    def clips(self) -> list[slice]:
+        """The frames of each clip."""
+        ends = (*self.starts[1:], len(self.frames))
+        return [slice(start, end) for start, end in zip(self.starts, ends, strict=True)]
+
+    def columns(self, *names: str) -> np.ndarray:
+        """Features by name: (frame, feature)."""
+        return np.stack([self._column(name) for name in names], 1)
 
     def steps(self) -> np.ndarray:
         """Each frame beside the one after it, within clips."""
@@ -71,16 +98,19 @@ class Reference:
     @classmethod
     def load(cls, path: Path | str) -> Reference:
         """From a file that `save` wrote."""
-        try:
-            with np.load(path, allow_pickle=False) as found:
-                parts = {name: found[name] for name in ("frames", "rate", "starts", "name", "unit", "frame")}
-        except (OSError, ValueError, KeyError) as error:
-            raise TwinaxError(f"{path} is not a file of reference motion: {error}") from error
-        layout = [
-            Feature(str(n), str(u), str(f))
-            for n, u, f in zip(*(parts[k] for k in ("name", "unit", "frame")), strict=True)
-        ]
-        return cls(tuple(layout), parts["frames"], float(parts["rate"]), tuple(int(s) for s in parts["starts"]))
+        parts = _read(path)
+        columns = [np.atleast_1d(parts[name]) for name in ("name", "unit", "frame")]
+        if len({len(column) for column in columns}) > 1:
+            sizes = ", ".join(str(len(column)) for column in columns)
+            raise TwinaxError(f"{path} has {sizes} entries of name, unit and frame; it must have as many of each")
+        if parts["rate"].size != 1 or parts["rate"].dtype.kind not in "fiu":
+            kind, shape = parts["rate"].dtype, parts["rate"].shape
+            raise TwinaxError(f"the rate in {path} is {kind} of shape {shape}; it must be one number, frames a second")
+        if parts["starts"].ndim != 1 or parts["starts"].dtype.kind not in "iu":
+            kind, shape = parts["starts"].dtype, parts["starts"].shape
+            raise TwinaxError(f"the starts in {path} are {kind} of shape {shape}; they must be a row of whole numbers")
+        layout = tuple(Feature(str(n), str(u), str(f)) for n, u, f in zip(*columns, strict=True))
+        return cls(layout, parts["frames"], parts["rate"].item(), tuple(parts["starts"].tolist()))
 
     # Checks
 
@@ -89,19 +119,17 @@ class Reference:
         layout: Sequence[Feature],
         rate: float,
         ranges: Mapping[str, tuple[float, float]] | None = None,
-        ahead: tuple[float, float] | None = None,
     ) -> None:
         """Refuse what a discriminator would tell from the robot's steps by something other than motion.
 
-        `layout` and `rate` are the robot's; `ranges` are limits of angles by joint, in rad; `ahead` is the range of
-        velocities that are commanded.
+        `layout` and `rate` are the robot's; `ranges` are limits of angles by joint, in rad.
         """
         self._check_layout(layout)
         if abs(self.rate - rate) > 1e-6 * rate:
             raise TwinaxError(f"the reference has {self.rate:g} frames a second and the robot {rate:g}; resample it")
-        if len(self.frames) < 3 or self.frames.shape[1] != len(self.layout):
-            shape, width = self.frames.shape, len(self.layout)
-            raise TwinaxError(f"the reference has frames of shape {shape}; it needs at least 3 of {width} numbers")
+        if max(clip.stop - clip.start for clip in self.clips()) < 3:
+            number, clips = len(self.frames), len(self.starts)
+            raise TwinaxError(f"the reference has {number} frames in {clips} clips; it needs at least 3 in one of them")
         if not np.isfinite(self.frames).all():
             row, column = np.argwhere(~np.isfinite(self.frames))[0]
             raise TwinaxError(
@@ -116,13 +144,15 @@ class Reference:
                     f"angle/{joint} of the reference goes from {values.min():.2f} to {values.max():.2f}, but the joint "
                     f"from {low:.2f} to {high:.2f} rad; are its units or its zero others?"
                 )
-        if ahead is not None and "velocity/ahead" in self._places:
-            mean = float(self._column("velocity/ahead").mean())
-            if not ahead[0] - 0.1 <= mean <= ahead[1] + 0.1:
-                raise TwinaxError(
-                    f"the reference goes ahead at {mean:.2f} m/s, but {ahead[0]:.2f} to {ahead[1]:.2f} m/s are "
-                    "commanded; style and task would pull apart"
-                )
+
+    def check_velocity(self, ahead: tuple[float, float]) -> None:
+        """Refuse a style that pulls away from the velocities ahead that are commanded; m/s."""
+        mean = float(self._column("velocity/ahead").mean())
+        if not ahead[0] - 0.1 <= mean <= ahead[1] + 0.1:
+            raise TwinaxError(
+                f"the reference goes ahead at {mean:.2f} m/s, but {ahead[0]:.2f} to {ahead[1]:.2f} m/s are commanded; "
+                "style and task would pull apart"
+            )
 
     @property
     def _places(self) -> dict[str, int]:
@@ -153,29 +183,69 @@ class Reference:
                     )
 
     def _check_contacts(self) -> None:
-        for name, place in self._places.items():
-            values = self.frames[:, place]
-            if name.startswith("contact/") and values.min() == values.max():
+        for name in self._places:
+            if not name.startswith("contact/"):
+                continue
+            values = self._column(name)
+            if (others := values[(values != 0) & (values != 1)]).size:
+                raise TwinaxError(f"{name} of the reference is {others[0]:g}, but contacts are 0 or 1; is it a force?")
+            if values.min() == values.max():
                 raise TwinaxError(
                     f"{name} is {values[0]:g} in all frames of the reference: its contacts were not measured"
                 )
 
     def _check_speeds(self) -> None:
         """Speeds must be what the angles do."""
-        inside = np.ones(len(self.frames) - 1, bool)
-        inside[[start - 1 for start in self.starts if start]] = False
         for name in self._places:
             joint = name.removeprefix("speed/")
             if joint == name or f"angle/{joint}" not in self._places:
                 continue
-            moved = np.diff(self._column(f"angle/{joint}"))[inside] * self.rate
-            speed = self._column(name)
-            between = 0.5 * (speed[:-1] + speed[1:])[inside]
-            if np.abs(moved).max() < 1e-3 and np.abs(between).max() < 1e-3:
+            moved, told = self._moved(f"angle/{joint}", name)
+            if max(np.sqrt((moved**2).mean()), np.sqrt((told**2).mean())) < STILL:
                 continue
-            ratio = float(between @ moved / max(moved @ moved, 1e-12))
+            ratio = float(told @ moved / max(moved @ moved, 1e-12))
             if not 0.7 < ratio < 1.4:
                 raise TwinaxError(
                     f"{name} of the reference is {ratio:.2f} times the change of angle/{joint} a second; is it in "
                     "other units, normalised, or of another joint?"
                 )
+
+    def _moved(self, angle: str, speed: str) -> tuple[np.ndarray, np.ndarray]:
+        """How far an angle has moved within `WINDOW`, and how far its speed says it has."""
+        found: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+        for clip in self.clips():
+            x, v = self._column(angle)[clip], self._column(speed)[clip]
+            window = max(1, min(round(WINDOW * self.rate), len(x) - 1))
+            path = np.concatenate([[0.0], np.cumsum(0.5 * (v[1:] + v[:-1]))]) / self.rate
+            found[0].append(x[window:] - x[:-window])
+            found[1].append(path[window:] - path[:-window])
+        moved, told = (np.concatenate(part) for part in found)
+        return moved, told
+
+
+# Over a few frames noise of a recording counts for little; what moves by less than that is called still.
+WINDOW = 0.1
+"""Seconds over which speeds are held against angles."""
+STILL = 0.03
+"""rad."""
+
+
+def _read(path: Path | str) -> dict[str, np.ndarray]:
+    """The arrays of a file of reference motion; objects are never loaded."""
+    names = ("frames", "rate", "starts", "name", "unit", "frame")
+    try:
+        with open(path, "rb") as file:
+            if file.read(2) != b"PK":
+                raise TwinaxError(f"{path} is not a file of reference motion: it is no npz; write it by Reference.save")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as found:
+                if missing := [name for name in names if name not in found]:
+                    raise TwinaxError(f"{path} is not a file of reference motion: it has no {', '.join(missing)}")
+                return {name: found[name] for name in names}
+    except OSError as error:
+        raise TwinaxError(f"the reference motion {path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+        raise TwinaxError(
+            f"{path} is not a file of reference motion: it is cut off, damaged, or holds Python objects; write it by "
+            "Reference.save"
+        ) from error

@@ -123,7 +123,7 @@ def read_policy(run: Path | str, seed: int | None = None) -> Policy:
             "in Python use twinax.ppo.Policy.of(problem, run.state)"
         )
     config = conf.restore(stored.read_config(), [], str(stored.config_path))
-    problem = conf.build_problem(config)
+    problem = conf.build_untrained(config)
     if not isinstance(problem, PPO):
         raise TwinaxError(f"the run {stored.path} is of experiment={config.experiment}; only PPO has such a policy")
     if not checkpoint.steps(stored.path):

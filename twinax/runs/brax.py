@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 
 from twinax.bridge._brax import SEEN, WATCHED, brax_env, read_brax
+from twinax.errors import TwinaxError
+from twinax.networks import activation
 from twinax.optimizer import Moments as AdamMoments
 from twinax.ppo import PPO
+from twinax.ppo._brax_habits import refuse_what_brax_cannot
 from twinax.problem import State
-from twinax.runs import checkpoint
+from twinax.runs import checkpoint, episodes
 from twinax.runs.directory import RunDirectory
 from twinax.runs.logger import Logger
 from twinax.runs.metrics import MetricsFile
@@ -37,10 +40,19 @@ def train_with_brax(
 ) -> Run:
     """`brax.training.agents.ppo.train` in the problem's world, with the problem's settings.
 
-    One step is one iteration of Brax: a rollout of all worlds and its updates. Networks and normaliser are carried into
-    checkpoints that `twinax eval`, `resume` and `export` read; Brax keeps neither its optimizer's memory nor its
-    worlds, so going on from one begins with fresh ones.
+    One step is one iteration of Brax: a rollout of all worlds and its updates. Brax evaluates after equal numbers of
+    steps, so there are as many evaluations as divide `steps`, at most `evaluations`; when `steps` is a larger prime,
+    only at the start and at the end. Settings that Brax cannot follow are refused.
+
+    Networks and normaliser are carried into checkpoints that `twinax eval`, `resume` and `export` read; Brax keeps
+    neither its optimizer's memory nor its worlds, so going on from one begins with fresh ones.
     """
+    refuse_what_brax_cannot({"ppo": subject, "optimizer": subject.optimizer})
+    if subject.worlds % subject.minibatches:
+        raise TwinaxError(
+            f"Brax puts whole worlds into minibatches, and {subject.worlds} worlds do not divide into "
+            f"{subject.minibatches}; change ppo.worlds or ppo.minibatches"
+        )
     # Brax divides its steps evenly between evaluations, and would do more of them than were asked for.
     evaluations = max(number for number in range(1, max(evaluations, 1) + 1) if steps % number == 0)
     env = brax_env(subject.world)
@@ -51,6 +63,7 @@ def train_with_brax(
         brax_networks.make_ppo_networks,
         policy_hidden_layer_sizes=subject.hidden,
         value_hidden_layer_sizes=subject.hidden,
+        activation=activation(subject.activation),
         **({"policy_obs_key": SEEN, "value_obs_key": WATCHED} if subject.world.privileged else {}),
     )
     plan = Plan.make(steps, seed=seed)
@@ -104,6 +117,7 @@ def train_with_brax(
             environment=env,
             num_timesteps=steps * one,
             num_envs=subject.worlds,
+            max_devices_per_host=1,
             episode_length=subject.world.time_limit or subject.evaluation_steps,
             learning_rate=subject.optimizer.learning_rate,
             entropy_cost=subject.entropy_weight,
@@ -128,12 +142,14 @@ def train_with_brax(
         )
         if directory is not None:
             directory.write_csv(logger.rows)
+            if subject.film:
+                _show(subject, known["state"], seed, directory, bar)
     return Run(known["summary"], known["state"], logger.rows, directory.path if directory else None)
 
 
 def carried(subject: PPO, first: State, params: Any, done: int) -> State:
     """A state of the problem with Brax's networks and normaliser."""
-    agent, observation, critic = read_brax(params, subject.world.privileged)
+    agent, observation, critic = read_brax(params, subject.world.privileged, subject.activation)
     carry = first.carry
     if subject.normalise_observations:
         carry = dataclasses.replace(carry, observation=observation, critic=critic)
@@ -145,6 +161,16 @@ def carried(subject: PPO, first: State, params: Any, done: int) -> State:
         optimizer=AdamMoments.zeros(networks, subject.optimizer.separate),
         step=np.array(done, np.int32),
     )
+
+
+def _show(subject: PPO, state: State, seed: int, directory: RunDirectory, bar: Progress) -> None:
+    """Film one episode of what was learned; whatever is in its way costs the film, not the run."""
+    try:
+        shown = subject.show(state, seed)
+        if shown is not None:
+            episodes.save(directory, shown, int(state.step))
+    except (TwinaxError, OSError) as error:
+        bar.say(f"no film of an episode: {error}")
 
 
 def _leaves(tree: Any) -> list[np.ndarray]:

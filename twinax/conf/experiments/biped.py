@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +19,13 @@ from twinax.conf.experiments.ppo import (
     check_sizes,
     options,
 )
+from twinax.engines._hosts import num_processes
 from twinax.envs._reference import Reference
 from twinax.envs.biped import Biped, Ranges, check_reference, motion_features, scripted_gait
 from twinax.envs.biped._settings import STAND_REWARDS, TASKS, WALK_REWARDS
 from twinax.errors import TwinaxError
 from twinax.ppo import PPO, AmpOptions, Hooks, amp, problem
+from twinax.ppo._brax_habits import ALWAYS, DEFAULTS, WITHIN, combined, refuse_what_brax_cannot
 
 TaskSection = mirror(Biped, leave_out=["robot", "rewards", "ranges", "action_scales"], name="walk", robot="biped")
 RangesSection = mirror(Ranges)
@@ -73,8 +76,8 @@ def build_world(config: BipedRoot) -> Biped:
     return restore(config.task, rewards=dict(vars(config.rewards)), ranges=restore(config.ranges))
 
 
-def build_style(config: BipedRoot, world: Biped) -> Hooks | None:
-    """The discriminator's part, with a reference that was checked against the robot."""
+def build_style(config: BipedRoot, world: Biped, commanded: bool = True) -> Hooks | None:
+    """The discriminator's part, with a reference that was checked against the robot, and against what it is told."""
     section = config.amp
     if section.name == "none":
         return None
@@ -84,15 +87,30 @@ def build_style(config: BipedRoot, world: Biped) -> Hooks | None:
         reference = Reference.load(section.file)
     else:
         reference = scripted_gait(world, section.speed)
-    check_reference(world, reference)
+    check_reference(world, reference, commanded)
     return amp(reference, functools.partial(motion_features, world), world.seconds, restore(section))
 
 
 def build_problem(config: BipedRoot) -> PPO:
     """The problem of a configuration."""
     world = build_world(config)
-    optimizer, hooks = annealed(config), build_style(config, world)
-    if hooks is not None:
+    return _with_style(config, world, build_style(config, world))
+
+
+def build_untrained(config: BipedRoot, tell: Callable[[str], None] | None = None) -> PPO:
+    """The same where nothing is trained: its reference serves only to be compared with, and may be missing."""
+    world, hooks = build_world(config), None
+    if tell is not None:
+        try:
+            hooks = build_style(config, world, commanded=False)
+        except TwinaxError as error:
+            tell(f"gait_distance is left out: {error}")
+    return _with_style(config, world, hooks)
+
+
+def _with_style(config: BipedRoot, world: Biped, hooks: Hooks | None) -> PPO:
+    optimizer = annealed(config)
+    if config.amp.name != "none":
         rates = {"discriminator": config.amp.learning_rate}
         optimizer = dataclasses.replace(optimizer, separate=True, rates=rates)
     subject = problem(world, optimizer=optimizer, hooks=hooks, **options(config.ppo))
@@ -106,6 +124,10 @@ def by_brax(config: BipedRoot) -> Any:
         return None
     if config.amp.name != "none":
         raise TwinaxError("Brax's training is one closed program, into which amp cannot be put; use level=3")
+    # Before the settings: several processes have a device each.
+    if (number := num_processes()) > 1:
+        raise TwinaxError(f"Brax's training is one process here, and {number} were started; use level=4")
+    refuse_what_brax_cannot({"": config, "ppo": config.ppo, "optimizer": config.optimizer, "trainer": config.trainer})
     from twinax.runs.brax import train_with_brax
 
     return train_with_brax
@@ -139,11 +161,9 @@ FROM_PYTHON = {
 }
 """A few robots, stepped from Python."""
 
-BRAX = {
-    "ppo": {"policy": "tanh", "std": "state", "activation": "silu", "advantage": "brax", "clip": 0.3},
-    "trainer": {"chunk": 10},
-}
-"""What Brax's networks and losses are like, so that a run of level 2 goes on at level 3."""
+BRAX = combined(ALWAYS, WITHIN, {"ppo": {name: DEFAULTS["ppo"][name] for name in ("activation", "clip")}})
+BRAX |= BRAX.pop("")  # settings of no section
+"""What Brax does, so that config.yaml tells the truth, and a run of level 2 goes on at level 3."""
 
 
 def task(name: str, steps: int, rewards: dict[str, float]) -> Preset:
@@ -178,6 +198,7 @@ EXPERIMENT = Experiment(
         ),
     },
     build=build_problem,
+    untrained=build_untrained,
     train=by_brax,
     key_aliases={**KEY_ALIASES, "env": "task"},
     named_by=("task",),

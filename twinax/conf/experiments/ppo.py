@@ -12,7 +12,9 @@ from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import CHOSEN, CompareSection, Root
 from twinax.conf.limits import check_memory
 from twinax.envs import CLASSIC, PROBES, BraxWorld, GymnasiumWorld, GymnaxWorld
+from twinax.envs._control import Discrete
 from twinax.ppo import PPO, problem
+from twinax.ppo._brax_habits import ALWAYS, DEFAULTS, combined
 
 OptimizerSection = mirror(Optimizer, leave_out=["rates", "clip_by"])
 PpoSection = mirror(PPO, leave_out=["world", "optimizer", "hooks"], anneal=True)
@@ -47,6 +49,8 @@ class PpoRoot(Learning):
 def build_problem(config: PpoRoot) -> PPO:
     """The problem of a configuration."""
     world = restore(config.env)
+    if config.compat.name == "brax" and config.ppo.policy == "tanh" and isinstance(world.actions, Discrete):
+        config.ppo.policy = "auto"  # in the configuration, so that config.yaml says what is done
     subject = problem(world, optimizer=annealed(config), **options(config.ppo))
     check_sizes(config, subject)
     return subject
@@ -115,19 +119,7 @@ CLEANRL = {
 }
 """Time limits are ends."""
 
-BRAX = {
-    "ppo": {
-        "advantage": "brax",
-        "std": "state",
-        "activation": "silu",
-        "clip": 0.3,
-        "value_clip": 0.0,
-        "entropy_weight": 1e-4,
-        "normalise_observations": True,
-        "anneal": False,
-    },
-    "optimizer": {"learning_rate": 1e-4, "eps": 1e-8, "clip_norm": 0.0},
-}
+BRAX = combined(ALWAYS, DEFAULTS)
 """Truncated steps are left out, and deviations depend on the state."""
 
 KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {

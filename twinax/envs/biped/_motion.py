@@ -11,10 +11,10 @@ from twinax import ops
 from twinax.envs._reference import Feature, Reference
 from twinax.envs.biped import _rotations as rotations
 from twinax.envs.biped._biped import Biped
+from twinax.envs.biped._footing import AXES, SIDES, check_footing
 from twinax.errors import TwinaxError
 from twinax.types import Array, Float
 
-SIDES = ("left", "right")
 SAGITTAL = ("hip_pitch", "knee", "ankle_pitch")
 """Joints of a leg that move a foot ahead and up and keep its sole flat."""
 
@@ -25,8 +25,8 @@ def motion_layout(world: Biped) -> tuple[Feature, ...]:
     return (
         *(Feature(f"angle/{joint}", "rad") for joint in joints),
         *(Feature(f"speed/{joint}", "rad/s") for joint in joints),
-        *(Feature(f"velocity/{axis}", "m/s", "heading") for axis in ("ahead", "left", "up")),
-        *(Feature(f"spin/{axis}", "rad/s", "heading") for axis in ("ahead", "left", "up")),
+        *(Feature(f"velocity/{axis}", "m/s", "heading") for axis in AXES),
+        *(Feature(f"spin/{axis}", "rad/s", "heading") for axis in AXES),
         Feature("height", "m"),
         *(Feature(f"contact/{side}", "1") for side in SIDES[: len(world.body.feet)]),
     )
@@ -40,11 +40,15 @@ def motion_features(world: Biped, state: Any) -> Float[Array, "worlds features"]
     return ops.concat([seen.angles, seen.speeds, seen.velocity, spin, pose.position[:, 2:], seen.contacts], 1)
 
 
-def check_reference(world: Biped, reference: Reference) -> None:
-    """Refuse a reference that does not fit the robot, before anything is trained."""
+def check_reference(world: Biped, reference: Reference, commanded: bool = True) -> None:
+    """Refuse a reference that does not fit the robot, before anything is trained: by its names, units and rate, by what
+    the robot's own geometry makes of its numbers, and, if `commanded`, by the velocity that the task asks for."""
     robot = world.body
     ranges = {joint: (low, high) for joint, low, high in zip(robot.joints, robot.low, robot.high, strict=True)}
-    reference.check(motion_layout(world), 1 / world.seconds, ranges, world.command_ahead)
+    reference.check(motion_layout(world), 1 / world.seconds, ranges)
+    check_footing(world, reference)
+    if commanded:
+        reference.check_velocity(world.command_ahead)
 
 
 def scripted_gait(world: Biped, speed: float = 0.2, seconds: float = 8.0, lift: float | None = None) -> Reference:
