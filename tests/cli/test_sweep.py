@@ -40,16 +40,46 @@ def test_combinations_run_and_are_tabulated(tmp_path, capsys):
     assert "holds a sweep with other settings" in capsys.readouterr().err
 
 
+def ended(task, **results):
+    task.run.mkdir()
+    (task.run / "summary.json").write_text(json.dumps({"status": "finished", **results}))
+
+
 def test_groups_are_means_over_seeds(tmp_path):
     tasks = sweeps.make(tmp_path / "s", [[f"x={x}", f"seed={seed}"] for x in (1, 2) for seed in (0, 1, 2)])
     for task, value in zip(tasks, [1.0, 2.0, 3.0, 5.0, 5.0, 5.0], strict=True):
-        task.run.mkdir()
-        (task.run / "summary.json").write_text(json.dumps({"status": "finished", "score": value, "seed": 7}))
+        ended(task, score=value, seed=int(task.setting["seed"]))
     first, second = sweeps.group(tasks)
-    assert first.setting == ("1",) and first.tasks == 3 and set(first.results) == {"score"}
+    assert first.setting == ("1",) and first.tasks == first.seeds == 3 and set(first.results) == {"score"}
     # t(0.975, 2) = 4.3027; s = 1, n = 3
     assert first.results["score"] == pytest.approx((2.0, 4.302653 / 3**0.5), rel=1e-6)
     assert second.results["score"] == pytest.approx((5.0, 0.0))
+
+
+def test_seeds_of_a_task_are_a_sample_each(tmp_path):
+    tasks = sweeps.make(tmp_path / "s", [["seeds=2", f"seed={seed}"] for seed in (0, 1)])
+    # Seed 1 is trained by both tasks, and counts once.
+    ended(tasks[0], score=[1.0, 2.0], loss=0.5, loss_per_seed=[0.0, 1.0], speed=10, bad=[1.0, None], seed=0, seeds=2)
+    ended(tasks[1], score=[2.0, 3.0], loss=1.5, loss_per_seed=[1.0, 2.0], speed=20, bad=[1.0, 1.0], seed=1, seeds=2)
+    [found] = sweeps.group(tasks)
+    assert (found.tasks, found.seeds, set(found.results)) == (2, 3, {"score", "loss", "speed"})
+    assert found.results["score"] == pytest.approx((2.0, 4.302653 / 3**0.5), rel=1e-6)
+    assert found.results["loss"] == pytest.approx((1.0, 4.302653 / 3**0.5), rel=1e-6)
+    assert found.results["speed"][0] == 15
+    rows = list(csv.DictReader(sweeps.write_table(tmp_path / "s", tasks).read_text().splitlines()))
+    assert [(row["score"], row["loss"], row["speed"]) for row in rows] == [
+        ("1.5", "0.5", "10.0"),
+        ("2.5", "1.5", "20.0"),
+    ]
+
+
+def test_a_sweep_of_several_seeds_at_once_shows_what_was_evaluated(tmp_path, capsys):
+    words = [*SMALL, "seeds=2", "metrics.samples=16", "optimizer.learning_rate=1e-3,1e-2", f"run.dir={tmp_path / 's'}"]
+    assert main(["sweep", *words]) == 0
+    summary = json.loads((tmp_path / "s" / "001" / "summary.json").read_text())
+    rows = list(csv.DictReader((tmp_path / "s" / "sweep.csv").read_text().splitlines()))
+    assert len(summary["elbo"]) == 2 and float(rows[1]["elbo"]) == pytest.approx(sum(summary["elbo"]) / 2)
+    assert "elbo" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -125,9 +125,9 @@ def print_state(home: Path, tasks: Sequence[Task]) -> None:
     keys = [name for name in sweeps.varied(tasks) if name != "seed"]
     names = list(dict.fromkeys(name for one in groups for name in one.results))[:_SHOWN]
     _console.table(
-        "means of the runs that ended, with half of the 95 % confidence interval",
-        (*keys, "runs", *names),
-        [(*one.setting, one.tasks, *(show(one.results.get(name)) for name in names)) for one in groups],
+        "means over seeds of the runs that ended, with half of the 95 % confidence interval",
+        (*keys, "runs", "seeds", *names),
+        [(*one.setting, one.tasks, one.seeds, *(show(one.results.get(name)) for name in names)) for one in groups],
         numbers_from=len(keys),
     )
     runs = " ".join(str(task.run) for task in tasks if task.summary())
