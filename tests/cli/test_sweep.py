@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
@@ -112,8 +113,62 @@ def test_a_failed_task_does_not_end_the_others(tmp_path, capsys):
     assert "is a file" in said and "1 of 2 tasks failed" in said and "1 finished" in said
 
 
+def ends_with(monkeypatch, code, first="pass"):
+    """Tasks are processes that say `begun` and end with a code; below 0 by that signal."""
+    end = f"os.kill(os.getpid(), {-code}); time.sleep(60)" if code < 0 else f"sys.exit({code})"
+    script = f"import os, sys, time; print('begun', flush=True); {first}; {end}"
+    monkeypatch.setattr(_child, "command", lambda *_: [sys.executable, "-S", "-c", script])
+
+
+@pytest.mark.parametrize(
+    ("code", "times"),
+    [(-signal.SIGKILL, 3), (-signal.SIGTERM, 3), (143, 3), (130, 1), (-signal.SIGINT, 1), (1, 1), (0, 1)],
+)
+def test_what_is_killed_is_begun_again_and_what_is_stopped_or_fails_is_not(code, times, tmp_path, monkeypatch):
+    [task] = sweeps.make(tmp_path / "s", [SMALL])
+    ends_with(monkeypatch, code)
+    error = _places.carry_out(task, str(tmp_path), tries=3)
+    assert bool(error) == bool(code) and task.log.read_text().count("begun") == times
+
+
+def test_a_sweep_that_is_stopped_begins_nothing_again(tmp_path, monkeypatch):
+    tasks = sweeps.make(tmp_path / "s", [[*SMALL, f"seed={seed}"] for seed in (0, 1)])
+    ends_with(monkeypatch, 143, first="time.sleep(0.3)")
+
+    def ctrl_c(_):
+        while not (tasks[0].log.exists() and tasks[0].log.read_text()):
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_places, "as_completed", ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        list(_places.local(tasks, Wanted(tries=3)))
+    assert tasks[0].log.read_text().count("begun") == 1 and not tasks[1].log.exists()
+
+
 @pytest.mark.slow
-def test_a_killed_task_goes_on_from_its_checkpoint(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_to_a_sweep_end_it(number, tmp_path):
+    words = [*SMALL, "trainer.steps=1_000_000", "seed=0,1", f"run.dir={tmp_path / 's'}"]
+    # In a group of its own, as a shell starts it: the signal reaches the sweep and the training.
+    sweep = subprocess.Popen(_child.command("sweep", *words), env=_child.environment(), start_new_session=True)
+    try:
+        task = sweeps.Task(str(tmp_path / "s"), "000", ())
+        while not [step for step in _steps(task) if step]:
+            time.sleep(0.05)
+        os.killpg(sweep.pid, number)
+        assert sweep.wait(timeout=60) in (130, -number)
+        while task.status() != "interrupted":
+            time.sleep(0.05)
+        assert not task.log.with_name("001.log").exists() and task.log.read_text().count("stopped at step") == 1
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(sweep.pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_task_goes_on_from_its_checkpoint(number, tmp_path):
     overrides = [*SMALL, "trainer.steps=6000", "trainer.chunk=50", "trainer.checkpoint_every=50"]
     [task] = sweeps.make(tmp_path / "s", [overrides])
     code = "import sys; from pathlib import Path; from twinax.cli import _places; from twinax.runs import sweeps\n"
@@ -123,7 +178,7 @@ def test_a_killed_task_goes_on_from_its_checkpoint(tmp_path):
     while not [step for step in _steps(task) if step]:
         time.sleep(0.05)
     for child in Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split():
-        os.kill(int(child), signal.SIGKILL)
+        os.kill(int(child), number)
     assert task.status() != "finished" and task.command()[0] == "resume"
     assert started.communicate()[0].strip() == "''"
     assert task.status() == "finished" and task.command() == []

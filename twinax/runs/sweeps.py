@@ -158,11 +158,12 @@ def _seeds(summary: Mapping[str, Any]) -> range:
 
 def _results(summary: Mapping[str, Any]) -> dict[str, dict[int, float]]:
     """Each result by seed; one number of a whole task, such as its speed, stands at the task's first seed."""
-    seeds, found = _seeds(summary), {}
+    seeds = _seeds(summary)
+    found: dict[str, dict[int, float]] = {}
     for name, value in summary.items():
         if name == "loss":  # of several seeds their mean
             value = summary.get("loss_per_seed", value)
-        several = value if isinstance(value, list) and len(value) == len(seeds) else [value]
+        several: list[Any] = value if isinstance(value, list) and len(value) == len(seeds) else [value]
         numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in several)
         if numbers and name not in NO_RESULTS:
             found[name] = dict(zip(seeds, map(float, several), strict=False))
