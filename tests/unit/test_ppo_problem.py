@@ -227,10 +227,30 @@ def test_an_evaluation_tells_who_lasted_until_the_limit():
         ({"policy": "beta"}, "unknown policy 'beta'"),
         ({"gamma": 1.5}, "gamma is 1.5"),
         ({"standardise": "epoch"}, "unknown standardise 'epoch'"),
-        ({"hidden": (8, 0)}, "0 is too small"),
+        ({"hidden": (8, 0)}, r"hidden is \[8, 0\]; every width"),
+        ({"hidden": (), "shared": True}, r"needs a layer to share and hidden is \[\]"),
         ({"activation": "sine"}, "unknown activation 'sine'"),
+        ({"std": "fixed"}, "unknown std 'fixed'"),
+        ({"first_std": 0.0}, "first_std is 0.0; .* above 0"),
+        ({"first_std": -1.0}, "first_std is -1.0; .* above 0"),
+        ({"first_std": float("nan")}, "first_std is nan"),
+        ({"clip": -0.5}, "clip is -0.5; .* above 0"),
+        ({"clip": 0.0}, "clip is 0.0; .* above 0"),
+        ({"reward_scale": 0.0}, "reward_scale is 0.0; .* above 0"),
+        ({"value_clip": -1.0}, "value_clip is -1.0; .* not negative"),
+        ({"target_kl": -1.0}, "target_kl is -1.0; .* not negative"),
+        ({"value_weight": -0.5}, "value_weight is -0.5; .* not negative"),
+        ({"entropy_weight": -0.01}, "entropy_weight is -0.01; .* not negative"),
+        ({"entropy_weight": float("nan")}, "entropy_weight is nan; .* finite"),
+        ({"pool": -8}, "pool is -8; it must be at least 0"),
     ],
 )
 def test_bad_settings_are_refused_in_one_sentence(changes, words):
-    with pytest.raises(TwinaxError, match=words):
-        problem(CartPole(), **{**SMALL, **changes}).init(0)
+    with pytest.raises(TwinaxError, match=words) as caught:
+        problem(CartPole(), **{**SMALL, **changes})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_problem_with_wide_networks_is_made_at_once():
+    # Sizes are held against the memory only after this, so nothing large may be made here.
+    assert problem(CartPole(), **{**SMALL, "hidden": (10**9, 10**9)}).hidden == (10**9, 10**9)
