@@ -18,8 +18,16 @@ from twinax.ppo import problem
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 SMALL: dict = {"hidden": (8, 8), "worlds": 6, "steps": 8, "epochs": 2, "minibatches": 3, "episodes": 3}
+FAST = Optimizer(learning_rate=0.03, eps=1e-5, clip_norm=0.5)
+"""So fast that `target_kl` stops the updates of an iteration."""
 KINDS = {
-    "cartpole": lambda: problem(CartPole(time_limit=5), normalise_observations=True, target_kl=0.01, **SMALL),
+    "cartpole": lambda: problem(
+        CartPole(time_limit=5),
+        optimizer=FAST,
+        normalise_observations=True,
+        target_kl=0.01,
+        **{**SMALL, "epochs": 4},
+    ),
     "pendulum": lambda: problem(
         Pendulum(time_limit=6), policy="tanh", std="state", normalise_rewards=True, pool=16, groups=2, **SMALL
     ),
@@ -37,6 +45,9 @@ def test_modes_agree_on_whole_iterations(kind):
         engine.start(0)
         logs = engine.run(3)
         found[mode] = {**logs, **tree.named_leaves(engine.state()), **engine.evaluate()}
+        most = engine.problem.updates
+        stopped = (logs["updates"] < most).all() and (logs["updates"] > 1).all()
+        assert stopped if engine.problem.target_kl else (logs["updates"] == most).all()
     assert found["torch"].keys() == found["jax"].keys()
     for label, want in found["torch"].items():
         np.testing.assert_allclose(found["jax"][label], want, rtol=1e-9, atol=1e-10, err_msg=label)
