@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
@@ -40,16 +41,46 @@ def test_combinations_run_and_are_tabulated(tmp_path, capsys):
     assert "holds a sweep with other settings" in capsys.readouterr().err
 
 
+def ended(task, **results):
+    task.run.mkdir()
+    (task.run / "summary.json").write_text(json.dumps({"status": "finished", **results}))
+
+
 def test_groups_are_means_over_seeds(tmp_path):
     tasks = sweeps.make(tmp_path / "s", [[f"x={x}", f"seed={seed}"] for x in (1, 2) for seed in (0, 1, 2)])
     for task, value in zip(tasks, [1.0, 2.0, 3.0, 5.0, 5.0, 5.0], strict=True):
-        task.run.mkdir()
-        (task.run / "summary.json").write_text(json.dumps({"status": "finished", "score": value, "seed": 7}))
+        ended(task, score=value, seed=int(task.setting["seed"]))
     first, second = sweeps.group(tasks)
-    assert first.setting == ("1",) and first.tasks == 3 and set(first.results) == {"score"}
+    assert first.setting == ("1",) and first.tasks == first.seeds == 3 and set(first.results) == {"score"}
     # t(0.975, 2) = 4.3027; s = 1, n = 3
     assert first.results["score"] == pytest.approx((2.0, 4.302653 / 3**0.5), rel=1e-6)
     assert second.results["score"] == pytest.approx((5.0, 0.0))
+
+
+def test_seeds_of_a_task_are_a_sample_each(tmp_path):
+    tasks = sweeps.make(tmp_path / "s", [["seeds=2", f"seed={seed}"] for seed in (0, 1)])
+    # Seed 1 is trained by both tasks, and counts once.
+    ended(tasks[0], score=[1.0, 2.0], loss=0.5, loss_per_seed=[0.0, 1.0], speed=10, bad=[1.0, None], seed=0, seeds=2)
+    ended(tasks[1], score=[2.0, 3.0], loss=1.5, loss_per_seed=[1.0, 2.0], speed=20, bad=[1.0, 1.0], seed=1, seeds=2)
+    [found] = sweeps.group(tasks)
+    assert (found.tasks, found.seeds, set(found.results)) == (2, 3, {"score", "loss", "speed"})
+    assert found.results["score"] == pytest.approx((2.0, 4.302653 / 3**0.5), rel=1e-6)
+    assert found.results["loss"] == pytest.approx((1.0, 4.302653 / 3**0.5), rel=1e-6)
+    assert found.results["speed"][0] == 15
+    rows = list(csv.DictReader(sweeps.write_table(tmp_path / "s", tasks).read_text().splitlines()))
+    assert [(row["score"], row["loss"], row["speed"]) for row in rows] == [
+        ("1.5", "0.5", "10.0"),
+        ("2.5", "1.5", "20.0"),
+    ]
+
+
+def test_a_sweep_of_several_seeds_at_once_shows_what_was_evaluated(tmp_path, capsys):
+    words = [*SMALL, "seeds=2", "metrics.samples=16", "optimizer.learning_rate=1e-3,1e-2", f"run.dir={tmp_path / 's'}"]
+    assert main(["sweep", *words]) == 0
+    summary = json.loads((tmp_path / "s" / "001" / "summary.json").read_text())
+    rows = list(csv.DictReader((tmp_path / "s" / "sweep.csv").read_text().splitlines()))
+    assert len(summary["elbo"]) == 2 and float(rows[1]["elbo"]) == pytest.approx(sum(summary["elbo"]) / 2)
+    assert "elbo" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -60,6 +91,11 @@ def test_groups_are_means_over_seeds(tmp_path):
         (["--on", "slurm", "seed=0,1"], "no SLURM here"),
         (["--slurm", "gpu", "seed=0,1"], "is not KEY=VALUE"),
         (["env.side=1,4"], "side"),
+        (["experiment=ppo", "ppo.activation=tanh,sine"], "unknown activation 'sine'"),
+        (["experiment=ppo", "env=pendulum", "ppo.first_std=1,0"], "first_std is 0.0"),
+        (["experiment=biped", "amp=scripted", "amp.hidden=[8],[0]"], "hidden is [0]"),
+        (["experiment=offline", "agent.hidden=[8],[0]"], "hidden is [0]"),
+        (["seeds=2", "trainer.mode=jax,torch"], "seeds=2"),
         ([], "seed=0,1,2"),
         (["--status"], "run.dir=DIR"),
     ],
@@ -82,8 +118,62 @@ def test_a_failed_task_does_not_end_the_others(tmp_path, capsys):
     assert "is a file" in said and "1 of 2 tasks failed" in said and "1 finished" in said
 
 
+def ends_with(monkeypatch, code, first="pass"):
+    """Tasks are processes that say `begun` and end with a code; below 0 by that signal."""
+    end = f"os.kill(os.getpid(), {-code}); time.sleep(60)" if code < 0 else f"sys.exit({code})"
+    script = f"import os, sys, time; print('begun', flush=True); {first}; {end}"
+    monkeypatch.setattr(_child, "command", lambda *_: [sys.executable, "-S", "-c", script])
+
+
+@pytest.mark.parametrize(
+    ("code", "times"),
+    [(-signal.SIGKILL, 3), (-signal.SIGTERM, 3), (143, 3), (130, 1), (-signal.SIGINT, 1), (1, 1), (0, 1)],
+)
+def test_what_is_killed_is_begun_again_and_what_is_stopped_or_fails_is_not(code, times, tmp_path, monkeypatch):
+    [task] = sweeps.make(tmp_path / "s", [SMALL])
+    ends_with(monkeypatch, code)
+    error = _places.carry_out(task, str(tmp_path), tries=3)
+    assert bool(error) == bool(code) and task.log.read_text().count("begun") == times
+
+
+def test_a_sweep_that_is_stopped_begins_nothing_again(tmp_path, monkeypatch):
+    tasks = sweeps.make(tmp_path / "s", [[*SMALL, f"seed={seed}"] for seed in (0, 1)])
+    ends_with(monkeypatch, 143, first="time.sleep(0.3)")
+
+    def ctrl_c(_):
+        while not (tasks[0].log.exists() and tasks[0].log.read_text()):
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_places, "as_completed", ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        list(_places.local(tasks, Wanted(tries=3)))
+    assert tasks[0].log.read_text().count("begun") == 1 and not tasks[1].log.exists()
+
+
 @pytest.mark.slow
-def test_a_killed_task_goes_on_from_its_checkpoint(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_to_a_sweep_end_it(number, tmp_path):
+    words = [*SMALL, "trainer.steps=1_000_000", "seed=0,1", f"run.dir={tmp_path / 's'}"]
+    # In a group of its own, as a shell starts it: the signal reaches the sweep and the training.
+    sweep = subprocess.Popen(_child.command("sweep", *words), env=_child.environment(), start_new_session=True)
+    try:
+        task = sweeps.Task(str(tmp_path / "s"), "000", ())
+        while not [step for step in _steps(task) if step]:
+            time.sleep(0.05)
+        os.killpg(sweep.pid, number)
+        assert sweep.wait(timeout=60) in (130, -number)
+        while task.status() != "interrupted":
+            time.sleep(0.05)
+        assert not task.log.with_name("001.log").exists() and task.log.read_text().count("stopped at step") == 1
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(sweep.pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_task_goes_on_from_its_checkpoint(number, tmp_path):
     overrides = [*SMALL, "trainer.steps=6000", "trainer.chunk=50", "trainer.checkpoint_every=50"]
     [task] = sweeps.make(tmp_path / "s", [overrides])
     code = "import sys; from pathlib import Path; from twinax.cli import _places; from twinax.runs import sweeps\n"
@@ -93,7 +183,7 @@ def test_a_killed_task_goes_on_from_its_checkpoint(tmp_path):
     while not [step for step in _steps(task) if step]:
         time.sleep(0.05)
     for child in Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split():
-        os.kill(int(child), signal.SIGKILL)
+        os.kill(int(child), number)
     assert task.status() != "finished" and task.command()[0] == "resume"
     assert started.communicate()[0].strip() == "''"
     assert task.status() == "finished" and task.command() == []

@@ -87,6 +87,17 @@ WRONG_SETTINGS = {
     "objective.log_z_init=inf": "finite",
     "seeds=2 trainer.mode=torch": "needs trainer.mode=jax",
     "trainer.noise=native": "needs trainer.mode=torch",
+    # of PPO
+    "experiment=ppo env=pendulum ppo.first_std=0": "first_std is 0.0; a deviation must be finite and above 0",
+    "experiment=ppo env=pendulum ppo.first_std=-1": "first_std is -1.0",
+    "experiment=ppo ppo.hidden=[] ppo.shared=true": "give it a width or use shared=false",
+    "experiment=ppo ppo.hidden=[8,0]": "hidden is [8, 0]; every width must be at least 1",
+    "experiment=ppo ppo.activation=sine": "unknown activation 'sine'",
+    "experiment=ppo ppo.clip=-0.5": "clip is -0.5; it must be finite and above 0",
+    "experiment=ppo ppo.value_clip=-1": "value_clip is -1.0; it must be finite and not negative",
+    "experiment=ppo ppo.target_kl=-1": "target_kl is -1.0",
+    "experiment=ppo ppo.entropy_weight=-1": "entropy_weight is -1.0",
+    "experiment=ppo ppo.reward_scale=0": "reward_scale is 0.0; it must be finite and above 0",
     # rewards that are not finite, or zero
     "proxy=bands proxy.r0=0": "above 0",
     "proxy=bands proxy.r0=nan": "finite",

@@ -49,6 +49,16 @@ def test_torques_are_learned(env, least, seed):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("env", "least"), [("mountain_car", -125), ("mountain_car_continuous", 90)])
+def test_rare_goals_are_found(env, least):
+    config = conf.compose(["experiment=ppo", f"env={env}"])
+    engine = make_engine("jax", conf.build_problem(config), chunk=config.trainer.chunk, seeds=len(SEEDS))
+    engine.start(SEEDS[0])
+    engine.run(config.trainer.steps)
+    assert (engine.evaluate()["episode_return"] >= least).all()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_robot_stands_against_pushes(seed):
     pytest.importorskip("mujoco")

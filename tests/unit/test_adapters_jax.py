@@ -88,6 +88,36 @@ def test_the_limit_of_gymnax_is_no_end(gymnax):
         make_engine("hybrid", problem(world, **SMALL))
 
 
+def test_the_limit_of_gymnax_is_seen_as_it_is(gymnax):
+    # This environment shows which part of its time has gone by; only its limit ends it.
+    world = GymnaxWorld("DiscountingChain-bsuite", parameters={"max_steps_in_episode": 4}, time_limit=6)
+    assert GymnaxWorld("DiscountingChain-bsuite").time_limit == 100
+    spec = {"policy": Draw((8, 2, 5)), **{f"{rule}/seed": Draw((8, 2, 2)) for rule in ("step", "reset")}}
+    playing = begin(world, numpy_draws(world.reset_draws(2), 0, 1))
+
+    def choose(observation, noise):
+        point = jnp.zeros(2, jnp.int32)
+        return point, noise[:, 0], point
+
+    _, happened = jax.jit(lambda *given: play(world, choose, *given))(playing, numpy_draws(spec, 0, 0))
+    np.testing.assert_allclose(happened.observation[:, 0, 1] * 4, [0, 1, 2, 3, 4, 5, 0, 1], atol=1e-6)
+    np.testing.assert_allclose(happened.next_observation[:, 0, 1] * 4, [1, 2, 3, 4, 5, 6, 1, 2], atol=1e-6)
+    np.testing.assert_array_equal(happened.truncated[:, 0], np.arange(8) == 5)
+    assert not happened.terminated.any()
+
+
+@pytest.mark.filterwarnings("ignore:scatter inputs:FutureWarning")
+def test_a_limit_that_gymnax_notes_in_its_state_is_no_end(gymnax):
+    # Breakout keeps `terminal`, which its limit sets too.
+    world = GymnaxWorld("Breakout-MinAtar", flatten=True, parameters={"max_steps_in_episode": 2})
+    draws = {"seed": np.full((1, 2), 0.5, np.float32)}
+    state, step = world.reset(draws), jax.jit(world.step)
+    for _ in range(4):
+        moved = step(state, np.zeros(1, np.int32), draws)
+        assert not moved.terminated.any() and not moved.state.inner.terminal.any()
+        state = moved.state
+
+
 @pytest.mark.slow
 def test_gymnax_trains_in_double_precision(gymnax):
     engine = make_engine("jax", problem(GymnaxWorld("CartPole-v1", time_limit=3), **SMALL), dtype="float64", chunk=2)

@@ -18,8 +18,16 @@ from twinax.ppo import problem
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 SMALL: dict = {"hidden": (8, 8), "worlds": 6, "steps": 8, "epochs": 2, "minibatches": 3, "episodes": 3}
+FAST = Optimizer(learning_rate=0.03, eps=1e-5, clip_norm=0.5)
+"""So fast that `target_kl` stops the updates of an iteration."""
 KINDS = {
-    "cartpole": lambda: problem(CartPole(time_limit=5), normalise_observations=True, target_kl=0.01, **SMALL),
+    "cartpole": lambda: problem(
+        CartPole(time_limit=5),
+        optimizer=FAST,
+        normalise_observations=True,
+        target_kl=0.01,
+        **{**SMALL, "epochs": 4},
+    ),
     "pendulum": lambda: problem(
         Pendulum(time_limit=6), policy="tanh", std="state", normalise_rewards=True, pool=16, groups=2, **SMALL
     ),
@@ -37,6 +45,9 @@ def test_modes_agree_on_whole_iterations(kind):
         engine.start(0)
         logs = engine.run(3)
         found[mode] = {**logs, **tree.named_leaves(engine.state()), **engine.evaluate()}
+        most = engine.problem.updates
+        stopped = (logs["updates"] < most).all() and (logs["updates"] > 1).all()
+        assert stopped if engine.problem.target_kl else (logs["updates"] == most).all()
     assert found["torch"].keys() == found["jax"].keys()
     for label, want in found["torch"].items():
         np.testing.assert_allclose(found["jax"][label], want, rtol=1e-9, atol=1e-10, err_msg=label)
@@ -244,10 +255,30 @@ def test_an_evaluation_tells_who_lasted_until_the_limit():
         ({"policy": "beta"}, "unknown policy 'beta'"),
         ({"gamma": 1.5}, "gamma is 1.5"),
         ({"standardise": "epoch"}, "unknown standardise 'epoch'"),
-        ({"hidden": (8, 0)}, "0 is too small"),
+        ({"hidden": (8, 0)}, r"hidden is \[8, 0\]; every width"),
+        ({"hidden": (), "shared": True}, r"needs a layer to share and hidden is \[\]"),
         ({"activation": "sine"}, "unknown activation 'sine'"),
+        ({"std": "fixed"}, "unknown std 'fixed'"),
+        ({"first_std": 0.0}, "first_std is 0.0; .* above 0"),
+        ({"first_std": -1.0}, "first_std is -1.0; .* above 0"),
+        ({"first_std": float("nan")}, "first_std is nan"),
+        ({"clip": -0.5}, "clip is -0.5; .* above 0"),
+        ({"clip": 0.0}, "clip is 0.0; .* above 0"),
+        ({"reward_scale": 0.0}, "reward_scale is 0.0; .* above 0"),
+        ({"value_clip": -1.0}, "value_clip is -1.0; .* not negative"),
+        ({"target_kl": -1.0}, "target_kl is -1.0; .* not negative"),
+        ({"value_weight": -0.5}, "value_weight is -0.5; .* not negative"),
+        ({"entropy_weight": -0.01}, "entropy_weight is -0.01; .* not negative"),
+        ({"entropy_weight": float("nan")}, "entropy_weight is nan; .* finite"),
+        ({"pool": -8}, "pool is -8; it must be at least 0"),
     ],
 )
 def test_bad_settings_are_refused_in_one_sentence(changes, words):
-    with pytest.raises(TwinaxError, match=words):
-        problem(CartPole(), **{**SMALL, **changes}).init(0)
+    with pytest.raises(TwinaxError, match=words) as caught:
+        problem(CartPole(), **{**SMALL, **changes})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_problem_with_wide_networks_is_made_at_once():
+    # Sizes are held against the memory only after this, so nothing large may be made here.
+    assert problem(CartPole(), **{**SMALL, "hidden": (10**9, 10**9)}).hidden == (10**9, 10**9)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -33,15 +35,18 @@ class Wanted:
     cpus: int = 1
     gpus: int = 0
     tries: int = 3
-    """How often a task is begun whose process was ended by a signal or whose machine went away."""
+    """How often a task is begun whose process was ended by a signal (but Ctrl-C) or whose machine went away."""
     address: str | None = None
     """Of a Ray cluster; None starts one on this machine."""
     slurm: dict[str, Any] = field(default_factory=dict)
     """Options of submitit's executor, such as partition and timeout_min."""
 
 
-def carry_out(task: Task, home: str, tries: int = 1) -> str:
-    """Begin a task or go on with it, in a process of its own; the last line of its error, empty if it ended well."""
+def carry_out(task: Task, home: str, tries: int = 1, stopping: threading.Event | None = None) -> str:
+    """Begin a task or go on with it, in a process of its own; the last line of its error, empty if it ended well.
+
+    Nothing is begun again once `stopping` is set.
+    """
     # A machine of the cluster may not have the directory that the sweep was started in.
     cwd = home if Path(home).is_dir() else None
     for attempt in range(tries):
@@ -54,9 +59,17 @@ def carry_out(task: Task, home: str, tries: int = 1) -> str:
                 _child.command(*words), env=_child.environment(), stdout=log, stderr=log, cwd=cwd, check=False
             )
         # A process that was killed saved what it could: try again. One that failed would fail again.
-        if done.returncode >= 0 or attempt == tries - 1:
+        if not _killed(done.returncode) or attempt == tries - 1 or (stopping is not None and stopping.is_set()):
             break
     return _error(task, done.returncode)
+
+
+def _killed(code: int) -> bool:
+    """Whether a process was ended from outside: by a signal, or by SIGTERM, after which it saves and exits with 143.
+
+    Ctrl-C is a person's wish to stop (130, or the signal itself while the process still begins).
+    """
+    return code == 128 + signal.SIGTERM or (code < 0 and code != -signal.SIGINT)
 
 
 def _error(task: Task, code: int) -> str:
@@ -72,13 +85,14 @@ def _error(task: Task, code: int) -> str:
 def local(tasks: Sequence[Task], wanted: Wanted) -> Iterator[Ended]:
     """Processes of this machine."""
     home = os.getcwd()
-    pool = ThreadPoolExecutor(wanted.at_once or 1)
-    waiting = {pool.submit(carry_out, task, home, wanted.tries): task for task in tasks}
+    pool, stopping = ThreadPoolExecutor(wanted.at_once or 1), threading.Event()
+    waiting = {pool.submit(carry_out, task, home, wanted.tries, stopping): task for task in tasks}
     try:
         for done in as_completed(waiting):
             yield waiting[done], done.result()
     finally:
         # Ctrl-C reached the running processes as well, which save and stop: wait for them.
+        stopping.set()
         pool.shutdown(cancel_futures=True)
 
 

@@ -70,14 +70,24 @@ def run(found: Namespace) -> int:
 
 
 def begin(directory: Path | None, overrides: Sequence[str]) -> list[Task]:
-    """The tasks of new settings; all are composed first, so that a mistake in the last is told before the first."""
+    """The tasks of new settings; all are tried first, so that a mistake in the last is told before the first begins."""
     from twinax import conf
+    from twinax.engines import check_engine
     from twinax.runs import sweeps
 
     combinations = conf.split_commas(overrides)
     configs = [conf.compose(one) for one in combinations]
     for config in configs:
-        conf.build_problem(config)
+        given, problem = config.trainer, conf.build_problem(config)
+        check_engine(
+            given.mode,
+            problem,
+            dtype=given.dtype,
+            chunk=given.chunk,
+            seeds=config.seeds,
+            noise=given.noise,
+            devices=given.devices,
+        )
     home = directory or _settings.choose_directory(configs[0], "sweep")
     return sweeps.make(home.resolve(), combinations)
 
@@ -125,9 +135,9 @@ def print_state(home: Path, tasks: Sequence[Task]) -> None:
     keys = [name for name in sweeps.varied(tasks) if name != "seed"]
     names = list(dict.fromkeys(name for one in groups for name in one.results))[:_SHOWN]
     _console.table(
-        "means of the runs that ended, with half of the 95 % confidence interval",
-        (*keys, "runs", *names),
-        [(*one.setting, one.tasks, *(show(one.results.get(name)) for name in names)) for one in groups],
+        "means over seeds of the runs that ended, with half of the 95 % confidence interval",
+        (*keys, "runs", "seeds", *names),
+        [(*one.setting, one.tasks, one.seeds, *(show(one.results.get(name)) for name in names)) for one in groups],
         numbers_from=len(keys),
     )
     runs = " ".join(str(task.run) for task in tasks if task.summary())

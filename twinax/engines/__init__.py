@@ -21,6 +21,31 @@ def mode_name(mode: str) -> str:
     return name
 
 
+def check_engine(
+    mode: str, problem: Problem, *, dtype: str, chunk: int, seeds: int, noise: str, devices: int = 1
+) -> str:
+    """Refuse what `make_engine` would, and make nothing; the mode's own name."""
+    name = mode_name(mode)
+    if dtype not in ("float32", "float64"):
+        raise UnknownName("dtype", dtype, ("float32", "float64"))
+    if noise not in ("shared", "native"):
+        raise UnknownName("noise", noise, ("shared", "native"))
+    if chunk < 1:
+        raise TwinaxError(f"the chunk is {chunk} steps; it must be at least 1")
+    if seeds < 1:
+        raise TwinaxError(f"seeds is {seeds}; it must be at least 1")
+    if seeds > 1 and name != "jax":
+        raise TwinaxError(f"seeds={seeds} needs trainer.mode=jax; mode {name} trains one seed at a time")
+    if devices < 1:
+        raise TwinaxError(f"devices is {devices}; it must be at least 1")
+    if devices > 1 and (name != "jax" or seeds > 1):
+        raise TwinaxError(f"devices={devices} needs trainer.mode=jax and seeds=1, not mode {name} with {seeds} seeds")
+    if noise == "native" and name != "torch":
+        raise TwinaxError(f"noise=native is PyTorch's own stream and needs trainer.mode=torch, not {name}")
+    problem.check_mode(name, seeds, devices)
+    return name
+
+
 def make_engine(
     mode: str,
     problem: Problem,
@@ -39,26 +64,9 @@ def make_engine(
     `devices` share out the worlds of a problem that allows it (jax mode). `seeds_as` is how seeds are trained at
     once: "program" is one program for all of them, "threads" a thread for each, "auto" threads on a CPU.
     """
-    name = mode_name(mode)
-    if dtype not in ("float32", "float64"):
-        raise UnknownName("dtype", dtype, ("float32", "float64"))
-    if noise not in ("shared", "native"):
-        raise UnknownName("noise", noise, ("shared", "native"))
     if seeds_as not in SEEDS_AS:
         raise UnknownName("seeds_as", seeds_as, SEEDS_AS)
-    if chunk < 1:
-        raise TwinaxError(f"the chunk is {chunk} steps; it must be at least 1")
-    if seeds < 1:
-        raise TwinaxError(f"seeds is {seeds}; it must be at least 1")
-    if seeds > 1 and name != "jax":
-        raise TwinaxError(f"seeds={seeds} needs trainer.mode=jax; mode {name} trains one seed at a time")
-    if devices < 1:
-        raise TwinaxError(f"devices is {devices}; it must be at least 1")
-    if devices > 1 and (name != "jax" or seeds > 1):
-        raise TwinaxError(f"devices={devices} needs trainer.mode=jax and seeds=1, not mode {name} with {seeds} seeds")
-    if noise == "native" and name != "torch":
-        raise TwinaxError(f"noise=native is PyTorch's own stream and needs trainer.mode=torch, not {name}")
-    problem.check_mode(name, seeds, devices)
+    name = check_engine(mode, problem, dtype=dtype, chunk=chunk, seeds=seeds, noise=noise, devices=devices)
     if dtype == "float64":
         import jax
 

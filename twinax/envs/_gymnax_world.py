@@ -33,7 +33,8 @@ class GymnaxWorld(Control):
     """A gymnax environment by its id, or an object.
 
     Gymnax takes its limit of steps for an end and restarts at once, so that the last observation is lost. Here its
-    limit is out of reach and its own restart is left out; who plays cuts episodes off.
+    rules for ends have a limit out of reach and its own restart is left out; who plays cuts episodes off. What is seen
+    and paid follows the true limit, which some observations show.
 
     >>> GymnaxWorld("CartPole-v1").time_limit                             # doctest: +SKIP
     500
@@ -53,6 +54,7 @@ class GymnaxWorld(Control):
     observation_size: int = field(init=False)
     actions: Actions = field(init=False)
     _given: Any = field(init=False, repr=False)
+    _endless: Any = field(init=False, repr=False)
     frameworks = ("jax",)
 
     def __post_init__(self):
@@ -65,9 +67,9 @@ class GymnaxWorld(Control):
             if name not in known:
                 raise UnknownName(f"parameter of {label}", name, known)
         given = given.replace(**self.parameters)
-        own = 0
+        own, endless = 0, given
         if "max_steps_in_episode" in known:
-            own, given = int(given.max_steps_in_episode), given.replace(max_steps_in_episode=NEVER)
+            own, endless = int(given.max_steps_in_episode), given.replace(max_steps_in_episode=NEVER)
         found = {
             "env": env,
             "label": label,
@@ -75,6 +77,7 @@ class GymnaxWorld(Control):
             "observation_size": _row_size(label, env, given, self.flatten),
             "actions": _actions(label, env.action_space(given)),
             "_given": given,
+            "_endless": endless,
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)
@@ -100,7 +103,10 @@ class GymnaxWorld(Control):
         shape = self.env.action_space(self._given).shape
 
         def one(key, inner, action):
-            observation, inner, reward, done, _ = self.env.step_env(key, inner, action.reshape(shape), self._given)
+            action = action.reshape(shape)
+            observation, _, reward, _, _ = self.env.step_env(key, inner, action, self._given)
+            # Once more without the limit, which may be part of the state as well; what both share is compiled once.
+            _, inner, _, done, _ = self.env.step_env(key, inner, action, self._endless)
             return GymnaxState(inner, _row(observation)), reward, done.astype(bool)
 
         after, reward, done = mapped(one, keys(seeds(draws["seed"])), state.inner, action)

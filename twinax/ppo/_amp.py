@@ -68,6 +68,8 @@ class AmpOptions:
         for name in ("batch", "updates", "memory", "kept"):
             if getattr(self, name) < 1:
                 raise TwinaxError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if any(width < 1 for width in self.hidden):
+            raise TwinaxError(f"hidden is {list(self.hidden)}; every width must be at least 1")
         if not 0 <= self.remembered < 1:
             raise TwinaxError(f"remembered is {self.remembered}; it must be at least 0 and below 1")
 

@@ -107,6 +107,10 @@ def make_networks(
     kind = policy_kind(actions, kind)
     if std not in STDS:
         raise UnknownName("std", std, STDS)
+    if not 0 < first_std < math.inf:
+        raise TwinaxError(f"first_std is {first_std}; a deviation must be finite and above 0")
+    if shared and not hidden:
+        raise TwinaxError("shared=true needs a layer to share and hidden is []; give it a width or use shared=false")
     if shared and critic_observation != observation:
         raise TwinaxError(
             f"a shared trunk needs one observation, but the actor sees {observation} numbers and the critic "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,6 +167,16 @@ class PPO(Problem):
         for label in ("gamma", "trace"):
             if not 0 <= (value := getattr(self, label)) <= 1:
                 raise TwinaxError(f"{label} is {value}; it must be between 0 and 1")
+        for label in ("clip", "reward_scale"):
+            if not 0 < (value := getattr(self, label)) < math.inf:
+                raise TwinaxError(f"{label} is {value}; it must be finite and above 0")
+        for label in ("value_clip", "value_weight", "entropy_weight", "target_kl"):
+            if not 0 <= (value := getattr(self, label)) < math.inf:
+                raise TwinaxError(f"{label} is {value}; it must be finite and not negative")
+        if any(width < 1 for width in self.hidden):
+            raise TwinaxError(f"hidden is {list(self.hidden)}; every width must be at least 1")
+        if self.pool < 0:
+            raise TwinaxError(f"pool is {self.pool}; it must be at least 0 (a new start for each end)")
         if self.worlds % self.groups:
             raise TwinaxError(f"{self.worlds} worlds do not divide into groups={self.groups}; change one of them")
         rows = self.worlds // self.groups * self.steps
@@ -187,7 +198,8 @@ class PPO(Problem):
                 f"pipelined=true plays a first rollout in NumPy before training begins, and {self.world.name} runs in "
                 f"{' and '.join(self.world.frameworks)} only"
             )
-        policy_kind(self.world.actions, self.policy)
+        # The rest is checked where networks are made; layers of width 1 are made at once.
+        self.networks(np.random.default_rng(0), (1,) * len(self.hidden))
 
     @property
     def updates(self) -> int:  # type: ignore[override]
@@ -251,14 +263,14 @@ class PPO(Problem):
         draws = numpy_draws(self.draws(), int(state.seed), 2**31 - 3)
         return dataclasses.replace(state, carry=self.played(state, draws).carry)
 
-    def networks(self, rng: np.random.Generator) -> ActorCritic:
-        """Fresh networks."""
+    def networks(self, rng: np.random.Generator, hidden: tuple[int, ...] | None = None) -> ActorCritic:
+        """Fresh networks, by default with this problem's widths."""
         return make_networks(
             rng,
             self.world.observation_size,
             self.world.critic_size if self.world.privileged else self.world.observation_size,
             self.world.actions,
-            hidden=self.hidden,
+            hidden=self.hidden if hidden is None else hidden,
             activation=self.activation,
             kind=self.policy,
             std=self.std,

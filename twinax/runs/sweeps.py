@@ -110,11 +110,12 @@ def varied(tasks: Sequence[Task]) -> list[str]:
 
 
 def write_table(directory: Path, tasks: Sequence[Task]) -> Path:
-    """Write sweep.csv: a row for each task."""
+    """Write sweep.csv: a row for each task, with means over the seeds that it trained at once."""
     rows = []
     for task in tasks:
         chosen = {name: task.setting.get(name, "") for name in varied(tasks)}
-        rows.append({"task": task.name, **chosen, "status": task.status(), **_results(task.summary())})
+        means = {name: float(np.mean(list(seeds.values()))) for name, seeds in _results(task.summary()).items()}
+        rows.append({"task": task.name, **chosen, "status": task.status(), **means})
     path = directory / "sweep.csv"
     with files.writing("the table", path):
         files.replace_file(path, metrics_csv.table(rows))
@@ -129,33 +130,52 @@ class Group:
     """The values of the varied keys, the seed left out."""
     tasks: int
     """How many have ended."""
+    seeds: int
+    """How many seeds those trained."""
     results: dict[str, tuple[float, float]]
-    """Mean, and half the width of its 95 % confidence interval (not a number with one task)."""
+    """Mean over seeds, and half the width of its 95 % confidence interval (not a number with one seed)."""
 
 
 def group(tasks: Sequence[Task]) -> list[Group]:
     """Means over seeds, a group for each other setting, in the order of the tasks."""
     keys = [name for name in varied(tasks) if name != "seed"]
-    members: dict[tuple[str, ...], list[Mapping[str, float]]] = {}
+    members: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for task in tasks:
         found = members.setdefault(tuple(task.setting.get(name, "") for name in keys), [])
         if task.status() == "finished":
-            found.append(_results(task.summary()))
-    return [Group(setting, len(found), _means(found)) for setting, found in members.items()]
+            found.append(task.summary())
+    return [
+        Group(setting, len(found), len({seed for one in found for seed in _seeds(one)}), _means(map(_results, found)))
+        for setting, found in members.items()
+    ]
 
 
-def _results(summary: Mapping[str, Any]) -> dict[str, float]:
-    return {
-        name: float(value)
-        for name, value in summary.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and name not in NO_RESULTS
-    }
+def _seeds(summary: Mapping[str, Any]) -> range:
+    """The seeds that a task trained at once."""
+    first = summary.get("seed", 0)
+    return range(first, first + summary.get("seeds", 1))
 
 
-def _means(found: Iterable[Mapping[str, float]]) -> dict[str, tuple[float, float]]:
+def _results(summary: Mapping[str, Any]) -> dict[str, dict[int, float]]:
+    """Each result by seed; one number of a whole task, such as its speed, stands at the task's first seed."""
+    seeds = _seeds(summary)
+    found: dict[str, dict[int, float]] = {}
+    for name, value in summary.items():
+        if name == "loss":  # of several seeds their mean
+            value = summary.get("loss_per_seed", value)
+        several: list[Any] = value if isinstance(value, list) and len(value) == len(seeds) else [value]
+        numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in several)
+        if numbers and name not in NO_RESULTS:
+            found[name] = dict(zip(seeds, map(float, several), strict=False))
+    return found
+
+
+def _means(found: Iterable[Mapping[str, Mapping[int, float]]]) -> dict[str, tuple[float, float]]:
     found = list(found)
     names = [name for name in (found[0] if found else ()) if all(name in one for one in found)]
-    values = {name: np.array([one[name] for one in found]) for name in names}
-    return {
-        name: (float(one.mean()), float(half_width(one)) if len(one) > 1 else math.nan) for name, one in values.items()
-    }
+    results = {}
+    for name in names:
+        # By seed, so that one that two tasks share counts once.
+        values = np.array(list({seed: value for one in found for seed, value in one[name].items()}.values()))
+        results[name] = (float(values.mean()), float(half_width(values)) if len(values) > 1 else math.nan)
+    return results

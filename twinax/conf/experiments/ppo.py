@@ -94,7 +94,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "ppo": {"gamma": 0.95, "normalise_rewards": True, "entropy_weight": 0.0, "epochs": 10, "value_clip": 0.0},
         "optimizer": {"learning_rate": 1e-3},
     },
-    "mountain_car": {"trainer": {**TRAINER, "steps": 100}, "ppo": {"normalise_observations": True}},
+    # With undivided rewards, whose values are near -100, one seed of three never left -200.
+    "mountain_car": {
+        "trainer": {**TRAINER, "steps": 600},
+        "ppo": {"steps": 16, "trace": 0.98, "normalise_observations": True, "normalise_rewards": True},
+    },
     "mountain_car_continuous": {
         "trainer": {**TRAINER, "steps": 100},
         "ppo": {"normalise_observations": True, "normalise_rewards": True, "gamma": 0.999},
