@@ -142,8 +142,7 @@ def train_with_brax(
         )
         if directory is not None:
             directory.write_csv(logger.rows)
-            if subject.film:
-                _show(subject, known["state"], seed, directory, bar)
+            episodes.show(subject, known["state"], seed, directory, bar.say)
     return Run(known["summary"], known["state"], logger.rows, directory.path if directory else None)
 
 
@@ -161,16 +160,6 @@ def carried(subject: PPO, first: State, params: Any, done: int) -> State:
         optimizer=AdamMoments.zeros(networks, subject.optimizer.separate),
         step=np.array(done, np.int32),
     )
-
-
-def _show(subject: PPO, state: State, seed: int, directory: RunDirectory, bar: Progress) -> None:
-    """Film one episode of what was learned; whatever is in its way costs the film, not the run."""
-    try:
-        shown = subject.show(state, seed)
-        if shown is not None:
-            episodes.save(directory, shown, int(state.step))
-    except (TwinaxError, OSError) as error:
-        bar.say(f"no film of an episode: {error}")
 
 
 def _leaves(tree: Any) -> list[np.ndarray]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from twinax.episode import Episode
-from twinax.errors import require
+from twinax.errors import TwinaxError, require
+from twinax.problem import Problem, State
 from twinax.runs import episode_plots, files, films, plots
 from twinax.runs.directory import RunDirectory
 
@@ -17,6 +19,18 @@ NAMES = ("episode", "eval-episode")
 """Of the episode at the end of a run, and of one that was asked for."""
 COLUMNS, ROWS = 4, 2
 """Of the strip."""
+
+
+def show(problem: Problem, state: State, seed: int, directory: RunDirectory, say: Callable[[str], None]) -> None:
+    """Film one episode of what one seed has learned; whatever is in its way costs the film, not the run."""
+    if not problem.film:
+        return
+    try:
+        shown = problem.show(state, seed)
+        if shown is not None:
+            save(directory, shown, int(state.step))
+    except (TwinaxError, OSError) as error:
+        say(f"no film of an episode: {error}")
 
 
 def save(directory: RunDirectory, episode: Episode, step: int, name: str = NAMES[0]) -> list[Path]:

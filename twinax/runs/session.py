@@ -136,7 +136,9 @@ class Session:
                 sentence = f"stopped at once; {self._last_saved()}; {self.how_to_resume}"
                 raise Interrupted(sentence, stop.exit_code) from None
         result = self._result()
-        self._show(result.state, progress)
+        if self.directory is not None:
+            first = result.state if self.plan.seeds == 1 else tree.map_leaves(lambda x: x[0], result.state)
+            episodes.show(self.engine.problem, first, self.plan.seed, self.directory, progress.say)
         return result
 
     def save(self, status: str = "running") -> None:
@@ -223,20 +225,6 @@ class Session:
             if not self._films_refused:
                 progress.say(f"no films: {error}")
             self._films_refused = True
-
-    def _show(self, state: State, progress: Progress) -> None:
-        """Film one episode of what was learned; whatever is in its way costs the film, not the run."""
-        problem = self.engine.problem
-        if self.directory is None or not problem.film:
-            return
-        if self.plan.seeds > 1:
-            state = tree.map_leaves(lambda x: x[0], state)
-        try:
-            shown = problem.show(state, self.plan.seed)
-            if shown is not None:
-                episodes.save(self.directory, shown, self.done)
-        except (TwinaxError, OSError) as error:
-            progress.say(f"no film of an episode: {error}")
 
     def _result(self) -> Run:
         if self.directory is not None:
