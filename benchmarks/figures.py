@@ -105,8 +105,8 @@ def ppo_table(results: dict) -> str:
     machine = results["machine"]
     lines = [
         f"64 worlds x 128 steps, 4 epochs x 4 minibatches, 64x64; {machine['cores']} cores, jax {machine['jax']}.",
-        "Time limits are bootstrapped, observations and rewards normalised; PureJaxRL has neither. Runs by turns, medians,",
-        "compilation apart:",
+        "Time limits are bootstrapped, observations and rewards normalised; PureJaxRL has neither. Runs by turns,",
+        "medians, compilation apart:",
         "",
         "| | environment steps/s |",
         "|---|---:|",

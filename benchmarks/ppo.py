@@ -65,7 +65,11 @@ def work(case: Case) -> None:
         return iterations * STEPS * seeds / (time.perf_counter() - begin)
 
     turn()
-    serve({"compile_seconds": engine.compile_seconds, "parameters": engine.num_parameters}, turn)
+    facts = {"compile_seconds": engine.compile_seconds, "parameters": engine.num_parameters}
+    if seeds == devices == 1:
+        phases = engine.profile()
+        facts["playing"] = phases["sample"] / sum(phases.values())
+    serve(facts, turn)
 
 
 def main() -> None:
@@ -105,6 +109,7 @@ def main() -> None:
         "cost of 16 seeds / one": 16 * rates["jax"] / rates["jax, 16 seeds"],
         "the least it can be, each core busy with a seed": 16 * rates["jax"] / (cores * rates["jax, one core"]),
         "threads / one program for 16 seeds": rates["jax, 16 seeds"] / rates["jax, 16 seeds in one program"],
+        "share of playing in an iteration on one core": waiting["jax, one core"].facts["playing"],
         "jax / torch": rates["jax"] / rates["torch"],
     }
     if "PureJaxRL" in rates:
