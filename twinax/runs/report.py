@@ -17,7 +17,8 @@ from twinax.runs.films import Film
 from twinax.runs.glossary import meaning, rank, title
 from twinax.runs.page import page, section
 
-_TILES = ("total_variation", "log_z_error", "reward_correlation", "modes_found", "loss", "steps_per_second")
+_TILES = ("total_variation", "log_z_error", "reward_correlation", "modes_found", "success", "score_greedy")
+_TILES += ("episode_return", "episode_survived", "gait_distance", "loss", "steps_per_second")
 
 _LARGEST_FILM = 5 * 10**6
 """Bytes of a film that still goes into the page, which has to stay one file that opens at once."""
