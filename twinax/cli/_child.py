@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +29,20 @@ def environment() -> dict[str, str]:
     home = str(Path(twinax.__file__).resolve().parents[1])
     paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+@contextmanager
+def terminated_like_ctrl_c() -> Iterator[None]:
+    """SIGTERM is an interrupt as well, for who has to end other processes first."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def start(*words: str, capture: bool) -> CompletedProcess[str]:

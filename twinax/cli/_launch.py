@@ -8,15 +8,13 @@ srun --ntasks 8 twinax launch train ...                                       # 
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from argparse import REMAINDER, ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from twinax.cli import _child
 from twinax.cli._errors import BAD_INPUT, FAILED, INTERRUPTED, STOPPED
@@ -86,7 +84,7 @@ def start_all(number: int, words: list[str]) -> int:
     common = ["launch", "--processes", str(number), "--coordinator", f"localhost:{free_port()}"]
     # What the others say is shown only if process 0 does not say it.
     said = [None, *(tempfile.TemporaryFile("w+") for _ in range(number - 1))]
-    with terminated_like_ctrl_c():
+    with _child.terminated_like_ctrl_c():
         # A session of their own: Ctrl-C reaches this process alone, which passes it on.
         children = [
             subprocess.Popen(
@@ -104,20 +102,6 @@ def start_all(number: int, words: list[str]) -> int:
             return stop(children, words)
         finally:
             end(children)
-
-
-@contextmanager
-def terminated_like_ctrl_c() -> Iterator[None]:
-    """SIGTERM is an interrupt as well: no process may outlive this one."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def wait_for(children: Sequence[subprocess.Popen]) -> None:

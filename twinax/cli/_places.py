@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from twinax.cli import _child
+from twinax.cli._errors import INTERRUPTED
 from twinax.errors import TwinaxError
 from twinax.runs.sweeps import Task
 
@@ -42,11 +43,39 @@ class Wanted:
     """Options of submitit's executor, such as partition and timeout_min."""
 
 
-def carry_out(task: Task, home: str, tries: int = 1, stopping: threading.Event | None = None) -> str:
-    """Begin a task or go on with it, in a process of its own; the last line of its error, empty if it ended well.
+class Running:
+    """Processes of this machine that are told to end together; nothing is begun again after that.
 
-    Nothing is begun again once `stopping` is set.
+    They have sessions of their own: Ctrl-C reaches the sweep alone, which passes it on once.
     """
+
+    def __init__(self):
+        self.stopping = False
+        self._children: set[subprocess.Popen] = set()
+        self._lock = threading.Lock()
+
+    def call(self, command: list[str], **given: Any) -> int:
+        """The exit code of a command."""
+        with self._lock:
+            if self.stopping:
+                return INTERRUPTED
+            child = subprocess.Popen(command, start_new_session=True, **given)
+            self._children.add(child)
+        try:
+            return child.wait()
+        finally:
+            self._children.discard(child)
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Tell all of them."""
+        with self._lock:
+            self.stopping = True
+            for child in list(self._children):
+                child.send_signal(number)
+
+
+def carry_out(task: Task, home: str, tries: int = 1, running: Running | None = None) -> str:
+    """Begin a task or go on with it, in a process of its own; the last line of its error, empty if it ended well."""
     # A machine of the cluster may not have the directory that the sweep was started in.
     cwd = home if Path(home).is_dir() else None
     for attempt in range(tries):
@@ -55,13 +84,12 @@ def carry_out(task: Task, home: str, tries: int = 1, stopping: threading.Event |
             return ""
         task.log.parent.mkdir(parents=True, exist_ok=True)
         with task.log.open("a", encoding="utf-8") as log:
-            done = subprocess.run(
-                _child.command(*words), env=_child.environment(), stdout=log, stderr=log, cwd=cwd, check=False
-            )
+            call = subprocess.call if running is None else running.call
+            code = call(_child.command(*words), env=_child.environment(), stdout=log, stderr=log, cwd=cwd)
         # A process that was killed saved what it could: try again. One that failed would fail again.
-        if not _killed(done.returncode) or attempt == tries - 1 or (stopping is not None and stopping.is_set()):
+        if not _killed(code) or attempt == tries - 1 or (running is not None and running.stopping):
             break
-    return _error(task, done.returncode)
+    return _error(task, code)
 
 
 def _killed(code: int) -> bool:
@@ -85,15 +113,19 @@ def _error(task: Task, code: int) -> str:
 def local(tasks: Sequence[Task], wanted: Wanted) -> Iterator[Ended]:
     """Processes of this machine."""
     home = os.getcwd()
-    pool, stopping = ThreadPoolExecutor(wanted.at_once or 1), threading.Event()
-    waiting = {pool.submit(carry_out, task, home, wanted.tries, stopping): task for task in tasks}
-    try:
-        for done in as_completed(waiting):
-            yield waiting[done], done.result()
-    finally:
-        # Ctrl-C reached the running processes as well, which save and stop: wait for them.
-        stopping.set()
-        pool.shutdown(cancel_futures=True)
+    pool, running = ThreadPoolExecutor(wanted.at_once or 1), Running()
+    waiting = {pool.submit(carry_out, task, home, wanted.tries, running): task for task in tasks}
+    with _child.terminated_like_ctrl_c():
+        try:
+            for done in as_completed(waiting):
+                yield waiting[done], done.result()
+        finally:
+            running.stop()
+            try:
+                pool.shutdown(cancel_futures=True)  # when they have saved
+            except KeyboardInterrupt:
+                running.stop(signal.SIGKILL)
+                raise
 
 
 def ray(tasks: Sequence[Task], wanted: Wanted) -> Iterator[Ended]:
