@@ -58,10 +58,11 @@ def lines(axes, records: dict, metrics: list[str]) -> None:
             curve = record.series(metric)
             axis.plot(curve.steps, curve.mean, marker="o", markersize=3, label=name)
             axis.set(xlabel="iteration", title=PANELS[metric])
-            axis.set_ylim(bottom=min(0, *curve.mean))
             axis.spines[["top", "right"]].set_visible(False)
             print(f"{name:12s} {metric:24s} " + " ".join(f"{value:.3f}" for value in curve.mean))
         print(f"{name:12s} {record.summary['seconds']:.0f} s")
+    for axis in axes:  # when all lines are there: a limit set before would cut off the later ones
+        axis.set_ylim(bottom=min(0, *(line.get_ydata().min() for line in axis.lines)))
 
 
 def stand(runs: Path, pictures: Path) -> None:
@@ -105,7 +106,7 @@ def style(runs: Path, pictures: Path) -> None:
     records = {name: trained(runs / name.replace(" ", "-"), *words, setting) for name, setting in STYLES.items()}
     figure, axes = plt.subplots(1, 3, figsize=(10, 3), layout="constrained")
     lines(axes, records, ["episode_return", "episode_velocity_ahead", "gait_distance"])
-    axes[2].legend(frameon=False)
+    axes[2].legend(frameon=False, loc="lower left")
     figure.savefig(pictures / "biped_style.png", dpi=130)
 
 
