@@ -12,9 +12,9 @@ import pytest
 
 from twinax import ops
 from twinax.envs import Corners, GridReward, GridState, Hypergrid, Uniform, check_env, enumerate_states
-from twinax.envs._enumeration import TooManyStates, count_bound
+from twinax.envs._enumeration import TooManyStates
 from twinax.errors import TwinaxError
-from twinax.gflownet import _exact
+from twinax.gflownet import _exact, problem
 from twinax.networks import KHot
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -195,7 +195,10 @@ def test_modes_are_the_corner_regions_of_the_best_tier():
 def test_enumeration_refuses_what_is_too_large():
     with pytest.raises(TooManyStates, match="more than 100 states"):
         enumerate_states(Hypergrid(3, 8), limit=100)
-    assert count_bound(Hypergrid(4, 20)) == 320_000
+    assert Hypergrid(4, 20).num_states == 320_000
+    assert enumerate_states(Hypergrid(3, 4)).done.size == Hypergrid(3, 4).num_states
+    # More than any float or 64 bits hold.
+    assert problem(Hypergrid(300, 20, Uniform())).describe()["batch_size"] == 16
 
 
 # check_env on sound worlds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 from collections import defaultdict
@@ -12,13 +13,25 @@ import numpy as np
 import pytest
 
 from twinax import ops
-from twinax.envs import GridReward, Hypergrid, enumerate_states
+from twinax.envs import Enumeration, GridReward, GridState, Hypergrid, _enumeration, _state_rows, enumerate_states
+from twinax.errors import TwinaxError
 from twinax.gflownet import MetricOptions, Networks, backward_rollout, forward_rollout, problem, score
 from twinax.gflownet._exact import jsd, kl, log_path_counts, terminal_distribution, total_variation
-from twinax.gflownet._metrics import indices_of, marginal, sampled_distribution
+from twinax.gflownet._metrics import Samples, indices_of, marginal, sampled_distribution, stored, top_k_reward
 
 sys.path.insert(0, str(Path(__file__).parent))
-from small_worlds import BitStrings, LeftToRight, backward_table, balanced, random_policy, tabular
+from small_worlds import (
+    DIAMOND,
+    BitState,
+    BitStrings,
+    LeftToRight,
+    NodeState,
+    TableWorld,
+    backward_table,
+    balanced,
+    random_policy,
+    tabular,
+)
 
 WORLDS = {
     "grid": Hypergrid(2, 3, GridReward(0.1, 0.5, 2.0)),
@@ -216,3 +229,86 @@ def test_marginals_are_sums_over_the_other_coordinates():
     assert picture.sum() == pytest.approx(1.0)
     assert marginal(enumerate_states(Hypergrid(1, 4)), np.full(8, 1 / 8)).shape == (1, 4)
     assert marginal(enumerate_states(BitStrings(2)), np.full(9, 1 / 9)) is None
+
+
+# Keys of states
+
+
+def rows_like_slow(table, wanted) -> list[int]:
+    """Places by a dictionary of tuples."""
+    place = {tuple(row): k for k, row in enumerate(table.tolist())}
+    return [place[tuple(row)] for row in wanted.tolist()]
+
+
+@pytest.mark.parametrize("columns", [1, 5, 80, 200])
+@pytest.mark.parametrize("high", [2, 1000, 2**62])
+def test_keys_are_equal_exactly_where_rows_are(columns, high):
+    # 80 columns of 0 and 1 have 2^80 values, which an int64 cannot number.
+    rng = np.random.default_rng(columns)
+    rows = rng.integers(-(high // 2), high // 2 + 1, (300, columns))
+    rows = np.concatenate([rows, rows[rng.permutation(300)[:50]], rows[:1] + (np.arange(columns) == columns - 1)])
+    keys = _state_rows.keys_of(rows)
+    assert rows_like_slow(rows, rows) == rows_like_slow(keys[:, None], keys[:, None])
+    assert _state_rows.keys_of(rows[:0]).shape == (0,)
+
+
+def enumeration_of(states) -> Enumeration:
+    number = len(jtu.tree_leaves(states)[0])
+    none = np.zeros(0, np.int64)
+    return Enumeration(states, np.ones(number, bool), none, none, none, np.zeros(1, np.int64), np.zeros(number))
+
+
+def test_states_of_80_columns_are_found():
+    bits = np.unique(np.random.default_rng(0).integers(0, 2, (500, 80)).astype(np.int32), axis=0)
+    graph = enumeration_of(BitState(bits, np.ones(len(bits), bool)))
+    order = np.random.default_rng(1).permutation(len(bits))
+    np.testing.assert_array_equal(indices_of(graph, BitState(bits[order], np.ones(len(bits), bool))), order)
+
+
+def test_states_that_differ_in_a_fraction_are_told_apart():
+    graph = enumeration_of(NodeState(np.array([0.2, 0.7, 1.5, -0.3], np.float32), np.ones(4, bool)))
+    objects = NodeState(np.array([0.7, 0.7, -0.3, 0.2], np.float32), np.ones(4, bool))
+    np.testing.assert_array_equal(indices_of(graph, objects), [1, 1, 3, 0])
+
+    class Fractions(TableWorld):
+        def log_reward(self, state):
+            return np.log(state.node + 1.0)
+
+    # Two distinct objects, of rewards 1.7 and 1.2: their mean, not the better one twice or one of them alone.
+    top = top_k_reward(Fractions(DIAMOND, (4, 5), 3), jtu.tree_map(lambda x: x[[0, 1, 3]], objects), 5)
+    assert top == pytest.approx((1.7 + 1.2) / 2, rel=1e-6)
+
+
+def test_a_state_that_was_never_enumerated_is_refused():
+    graph = enumerate_states(Hypergrid(2, 3))
+    for position in ([[7, 0]], [[-1, 1]]):
+        with pytest.raises(TwinaxError, match=r"the finished state position=.* is none of the 18 states"):
+            indices_of(graph, GridState(np.array(position, np.int32), np.ones(1, bool)))
+
+
+def test_states_of_equal_hash_are_refused_across_levels(monkeypatch):
+    # Every state a hash of its own but two, which are met at different levels.
+    env = Hypergrid(1, 4)
+    monkeypatch.setattr(
+        _enumeration, "_hash", lambda states, _: np.where(states.done, 9, states.position[:, 0] % 3).astype(np.uint64)
+    )
+    with pytest.raises(TwinaxError, match="two states share a hash"):
+        _enumeration.discover(env, 100)
+
+
+def test_pictures_are_only_made_of_whole_numbers():
+    graph = enumerate_states(Hypergrid(2, 3))
+    for position in (graph.states.position[:, 0], graph.states.position * 0.5, graph.states.position - 1):
+        assert marginal(graph._replace(states=GridState(position, graph.done)), graph.target_distribution) is None
+
+
+def test_the_store_of_samples_never_overflows():
+    env = Hypergrid(2, 3)
+    samples, late = Samples.empty(env, 6, 4), Samples.empty(env, 6, 4)
+    late = dataclasses.replace(late, added=np.array(2**31 - 8, np.int32))
+    for k in range(9):
+        final = GridState(np.full((4, 2), k, np.int32), np.ones(4, bool))
+        samples, late = samples.update(env, final), late.update(env, final)
+        wanted = sorted([k] * 4 + [k - 1] * 4 * (k > 0))
+        assert sorted(stored(samples).position[:, 0].tolist()) == wanted
+        assert len(stored(late).position) == 8 and 0 < late.added < 2**31 - 1

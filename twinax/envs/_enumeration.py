@@ -49,12 +49,6 @@ class Enumeration(NamedTuple):
         return np.exp(self.log_reward - self.log_z)
 
 
-def count_bound(env: Environment) -> float:
-    """A bound on the number of states that is cheap to know, or infinity."""
-    side, dim = getattr(env, "side", None), getattr(env, "dim", None)
-    return 2.0 * float(side) ** float(dim) if side and dim else float("inf")
-
-
 @functools.lru_cache(maxsize=8)
 def enumerate_states(env: Environment, limit: int = LIMIT) -> Enumeration:
     """Walk the whole graph from the source; worlds with more than `limit` states are refused.
@@ -81,7 +75,7 @@ def discover(env: Environment, limit: int) -> tuple[Any, np.ndarray, np.ndarray,
             break
         children = env.step(jtu.tree_map(lambda x, row=row: x[row], frontier), action.astype(np.int32))
         hashes, where, inverse = np.unique(_hash(children, multipliers), return_index=True, return_inverse=True)
-        _refuse_collisions(children, where, inverse)
+        _refuse_collisions(children, where, inverse, index, hashes, layers)
         new = np.array([h for h, key in enumerate(hashes.tolist()) if key not in index], np.int64)
         known = sum(size_of(layer) for layer in layers)
         if known + len(new) > limit:
@@ -157,7 +151,14 @@ def _hash(states: Any, multipliers: np.ndarray) -> np.ndarray:
     return (mixed * multipliers[::-1]).sum(1, dtype=np.uint64)
 
 
-def _refuse_collisions(states: Any, where: np.ndarray, inverse: np.ndarray) -> None:
-    rows = rows_of(states)
-    if (rows != rows[where][inverse]).any():
+def _refuse_collisions(children: Any, where, inverse, index: dict[int, int], hashes, layers: list[Any]) -> None:
+    """Equal hashes must mean equal states: among the children, and against those that were met before."""
+    rows = rows_of(children)
+    same = (rows == rows[where][inverse]).all()
+    met = [(k, index[key]) for k, key in enumerate(hashes.tolist()) if key in index]
+    if met and same:
+        mine, known = np.array(met).T
+        before = np.concatenate([rows_of(layer) for layer in layers])
+        same = (rows[where[mine]] == before[known]).all()
+    if not same:
         raise TwinaxError("two states share a hash; change the order of the state's arrays and try again")

@@ -90,6 +90,11 @@ class Environment(ABC):
         return None
 
     @property
+    def num_states(self) -> int | None:
+        """How many states there are, done ones included, where that is known without walking through the world."""
+        return None
+
+    @property
     def num_modes(self) -> int:
         """How many modes `mode` distinguishes; 0 if the world defines none."""
         return 0

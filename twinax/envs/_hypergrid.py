@@ -93,6 +93,10 @@ class Hypergrid(Environment):
         return ops.take(ops.like(counts, state.position), state.position)
 
     @property
+    def num_states(self) -> int:
+        return 2 * self.side**self.dim
+
+    @property
     def num_modes(self) -> int:
         """Corner regions of the highest tier; a reward without tiers defines no modes."""
         return 2**self.dim if isinstance(self.reward, GridReward) else 0

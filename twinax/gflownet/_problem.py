@@ -12,7 +12,7 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.envs import Enumeration, Environment, enumerate_states
-from twinax.envs._enumeration import TooManyStates, count_bound
+from twinax.envs._enumeration import TooManyStates
 from twinax.errors import TwinaxError
 from twinax.gflownet import _exact, _metrics, objectives
 from twinax.gflownet._exploration import Exploration, scheduled
@@ -225,7 +225,7 @@ class GFlowNet(Problem):
     def describe(self) -> dict[str, Any]:
         facts = {"environment": repr(self.env), "objective": self.objective, "batch_size": self.batch_size}
         # Told before the first step, so a large world is not walked through for it.
-        if count_bound(self.env) <= DESCRIBED and self.graph is not None:
+        if (self.env.num_states or DESCRIBED + 1) <= DESCRIBED and self.graph is not None:
             facts |= {"states": int(self.graph.done.sum()), "log_z": self.graph.log_z}
         return facts
 
@@ -263,8 +263,7 @@ def problem(
 
 @functools.lru_cache(maxsize=8)
 def _graph(env: Environment, limit: int) -> Enumeration | None:
-    bound = count_bound(env)
-    if limit < bound < float("inf"):
+    if env.num_states is not None and env.num_states > limit:
         return None
     try:
         return enumerate_states(env, limit)
