@@ -72,6 +72,10 @@ class Problem(ABC):
         """Refuse, in a sentence, what cannot carry this problem."""
         return None
 
+    def check(self, mode: str) -> None:
+        """Refuse, in a sentence, what cannot be trained; called before every training, so it is done at once."""
+        return None
+
     @abstractmethod
     def init(self, seed: int) -> State:
         """A fresh state with NumPy leaves in float32."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 from twinax import ops
 from twinax.envs._broken_rule import fail, refuse
 from twinax.envs._check_frameworks import check_frameworks
-from twinax.envs._check_walks import at_source, walk_back, wander
+from twinax.envs._check_structure import check_structure
+from twinax.envs._check_walks import WALKS, at_source, walk_back, wander
 from twinax.envs._enumeration import TooManyStates, discover, levels
 from twinax.envs._environment import Environment
 from twinax.envs._state_rows import equal, pick, size_of
@@ -37,22 +39,47 @@ class EnvReport:
     """Frameworks in which the rules gave the same results."""
 
 
-def check_env(env: Environment, limit: int = 50_000, seed: int = 0) -> EnvReport:
+QUICK_LIMIT = 1000
+"""States that a quick check enumerates at most."""
+QUICK_WALKS, QUICK_STATES = 16, 128
+"""Walks of a quick check through worlds that have more, and states of those walks that rules are checked on."""
+
+
+def check_env(env: Environment, limit: int = 50_000, seed: int = 0, quick: bool = False) -> EnvReport:
     """Check every rule of an environment; the first one that is broken raises, with its state and action.
 
-    Worlds of up to `limit` states are enumerated; larger ones are walked at random, forwards and backwards.
+    Worlds of up to `limit` states are enumerated; larger ones are walked at random, forwards and backwards. A `quick`
+    check, which runs before every training, holds the same rules in a fraction of a second: it looks at fewer states,
+    and in JAX it only traces the rules, without comparing what they give.
 
     >>> from twinax.envs import Hypergrid
     >>> check_env(Hypergrid(dim=2, side=4)).states
     32
     """
+    return inspect_env(env, limit, seed, quick)[0]
+
+
+def inspect_env(
+    env: Environment,
+    limit: int = 50_000,
+    seed: int = 0,
+    quick: bool = False,
+    frameworks: Sequence[str] = ("numpy", "jax", "torch"),
+) -> tuple[EnvReport, Any]:
+    """The same, in some frameworks only; and the states that were met."""
     rng = np.random.default_rng(seed)
+    check_structure(env)
     _check_shapes(env, env.reset(3))
     _check_reset(env)
     try:
-        states, _, _, target = discover(env, limit)
+        states, _, _, target = discover(env, min(limit, QUICK_LIMIT) if quick else limit)
     except TooManyStates:
-        states, target = wander(env, rng), None
+        states, target = wander(env, rng, QUICK_WALKS if quick else WALKS), None
+    met = states
+    if quick and target is None:
+        chosen = np.asarray(met.done).copy()  # the ends of all walks, and some states of the way
+        chosen[rng.permutation(size_of(met))[:QUICK_STATES]] = True
+        states = pick(met, np.flatnonzero(chosen))
     _check_shapes(env, states)
     _check_ends(env, states)
     row, action = (x.astype(np.int32) for x in np.nonzero(env.forward_mask(states)))
@@ -67,9 +94,9 @@ def check_env(env: Environment, limit: int = 50_000, seed: int = 0) -> EnvReport
         walk_back(env, pick(states, rng.permutation(size_of(states))[:2048]), rng)
     _check_values(env, states)
     some = np.sort(rng.permutation(len(row))[:128])
-    frameworks = check_frameworks(env, pick(states, row[some]), action[some])
+    same = check_frameworks(env, pick(states, row[some]), action[some], frameworks, traced=quick)
     done = int(np.asarray(states.done).sum())
-    return EnvReport(target is not None, size_of(states), done, len(row), longest, frameworks)
+    return EnvReport(target is not None, size_of(states), done, len(row), longest, same), met
 
 
 def _check_reset(env: Environment) -> None:
@@ -90,12 +117,14 @@ def _check_shapes(env: Environment, states: Any) -> None:
     masks = {"forward_mask": (env.forward_mask, env.num_actions)}
     masks["backward_mask"] = (env.backward_mask, env.num_backward_actions)
     for name, (function, actions) in masks.items():
-        mask = function(states)
+        mask = np.asarray(function(states))
         if mask.shape != (number, actions) or mask.dtype != bool:
             raise TwinaxError(f"{name} gives {mask.dtype}{mask.shape}, but it must be bool{(number, actions)}")
-    reward = np.shape(env.log_reward(states))
-    if reward != (number,):
-        raise TwinaxError(f"log_reward gives the shape {reward} for {number} states; it must be ({number},)")
+    reward = np.asarray(env.log_reward(states))
+    if reward.shape != (number,):
+        raise TwinaxError(f"log_reward gives the shape {reward.shape} for {number} states; it must be ({number},)")
+    if reward.dtype.kind != "f":
+        raise TwinaxError(f"log_reward gives {reward.dtype}; it must be floats, such as float32")
     seen = env.observe(states)
     if isinstance(seen, KHot):
         bad = ((seen.indices < 0) | (seen.indices >= seen.size)).any(-1)
@@ -111,6 +140,13 @@ def _check_shapes(env: Environment, states: Any) -> None:
             f"observe gives the shape {shape}, but observation_size={env.observation_size} asks for "
             f"{(number, env.observation_size)}"
         )
+    ratio = env.log_paths_ratio(states)
+    if ratio is not None:
+        if np.shape(ratio) != (number, env.num_backward_actions):
+            wanted = (number, env.num_backward_actions)
+            raise TwinaxError(f"log_paths_ratio gives the shape {np.shape(ratio)}, but it must be {wanted}")
+        bad = ~np.isfinite(ratio) & np.asarray(env.backward_mask(states))
+        refuse(bad.any(1), states, "log_paths_ratio is not finite for an allowed backward action", bad.argmax(1))
 
 
 def _check_ends(env: Environment, states: Any) -> None:

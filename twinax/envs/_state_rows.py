@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax.tree_util as jtu
@@ -20,7 +21,8 @@ def pick(states: Any, rows: np.ndarray) -> Any:
 
 def rows_of(states: Any) -> np.ndarray:
     """Each state as one row of integers, equal exactly where the states are."""
-    return np.concatenate([_integers(np.asarray(x).reshape(size_of(states), -1)) for x in jtu.tree_leaves(states)], 1)
+    leaves = [np.asarray(x) for x in jtu.tree_leaves(states)]
+    return np.concatenate([_integers(x.reshape(len(x), math.prod(x.shape[1:]))) for x in leaves], 1)
 
 
 def _integers(x: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from twinax.envs import Enumeration, Environment, enumerate_states
 from twinax.envs._enumeration import TooManyStates
 from twinax.errors import TwinaxError
 from twinax.gflownet import _exact, _metrics, objectives
+from twinax.gflownet._conditions import check_conditions, sound_states
 from twinax.gflownet._exploration import Exploration, scheduled
 from twinax.gflownet._metrics import MetricOptions, Samples
 from twinax.gflownet._policy import Networks, PolicyOptions, backward_log_probs, init_networks
@@ -62,6 +63,11 @@ class GFlowNet(Problem):
             )
         if "log_z" in needs and not self.log_z:
             raise TwinaxError(f"{name} needs log Z, but no parameter for it was given: log_z is empty")
+        if self.batch_size < (least := objectives.OBJECTIVES[name].least_batch):
+            raise TwinaxError(
+                f"the batch size is {self.batch_size}, but {name} compares trajectories of a batch with one another: "
+                f"make it at least {least}"
+            )
         if not all(np.isfinite(self.log_z)):
             raise TwinaxError(f"the initial log Z is {self.log_z}; every entry must be finite")
         longest = self.env.max_steps + (0 if self.env.stops else 1)
@@ -71,6 +77,11 @@ class GFlowNet(Problem):
     def needs(self) -> frozenset[str]:
         """Optional scores that the objective uses."""
         return objectives.OBJECTIVES[self.objective].needs
+
+    def check(self, mode: str) -> None:
+        """A quick `check_env` in the frameworks of a mode, and what the objective asks of the world's states."""
+        frameworks = {"torch": ("torch",), "hybrid": ("torch", "jax")}.get(mode, ("jax",))
+        check_conditions(self.env, self.objective, self.needs, sound_states(self.env, frameworks))
 
     def init(self, seed: int) -> State:
         rng = np.random.default_rng(seed)

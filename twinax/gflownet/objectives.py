@@ -125,6 +125,8 @@ class Objective:
     """Optional fields of `Scores`."""
     log_z: str
     """Where an estimate of log Z is read: log_z, log_flow, log_outflow, forward_looking or samples."""
+    least_batch: int = 1
+    """Trajectories without which the loss is 0 whatever the policy."""
 
 
 OBJECTIVES: dict[str, Objective] = {
@@ -136,7 +138,7 @@ OBJECTIVES: dict[str, Objective] = {
     "modified_detailed_balance": Objective(
         modified_detailed_balance, frozenset({"state_log_reward", "log_pf_stop"}), "samples"
     ),
-    "log_partition_variance": Objective(log_partition_variance, frozenset(), "samples"),
+    "log_partition_variance": Objective(log_partition_variance, frozenset(), "samples", least_batch=2),
 }
 
 ALIASES = {

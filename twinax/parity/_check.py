@@ -53,6 +53,8 @@ def check(
         raise TwinaxError(f"parity over {steps} steps; it must be at least 1")
     if dtype not in ("float32", "float64"):
         raise UnknownName("dtype", dtype, ("float32", "float64"))
+    for name in names:
+        problem.check(name)
     with precision(dtype):
         ladder = _Ladder(problem, names, steps, seed, tolerance, dtype)
         rows = tuple(ladder.climb())

@@ -78,6 +78,7 @@ def train(
     directory = RunDirectory(Path(run_dir)) if run_dir is not None else None
     if directory is not None:
         directory.refuse_if_used()
+    problem.check(plan.mode)
     engine = _engine(problem, plan)
     engine.start(plan.seed)
     _meet()  # all have looked at the directory before one of them makes it
@@ -150,6 +151,7 @@ def resume(
             tensorboard=tensorboard,
             devices=devices,
         )
+        problem.check(plan.mode)
         engine = _engine(problem, plan)
         engine.start(plan.seed)
         state, meta = checkpoint.load(path, like=engine.state())

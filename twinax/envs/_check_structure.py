@@ -1,0 +1,48 @@
+"""What an environment is made of: numbers, and a source state of arrays, before any rule is looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.tree_util as jtu
+import numpy as np
+
+from twinax.envs._environment import Environment
+from twinax.errors import TwinaxError
+
+SIZES = ("num_actions", "num_backward_actions", "max_steps", "observation_size")
+
+
+def check_structure(env: Any) -> None:
+    """Refuse what is no environment, or whose sizes and source state are not of the kind that rules are checked on."""
+    name = type(env).__name__
+    if not isinstance(env, Environment):
+        raise TwinaxError(f"{name} is not an environment for GFlowNets; it must be a twinax.envs.Environment")
+    try:
+        hash(env)
+    except TypeError as error:
+        raise TwinaxError(
+            f"{name} cannot be hashed ({error}); make it a frozen dataclass whose fields are numbers, strings or tuples"
+        ) from error
+    for size in SIZES:
+        value = getattr(env, size)
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise TwinaxError(f"{size} of {name} is {value!r}; it must be a whole number, at least 1")
+    _check_source(name, env.reset(3))
+
+
+def _check_source(name: str, state: Any) -> None:
+    if not hasattr(state, "done"):
+        raise TwinaxError(f"a state of {name} has no leaf `done`; it must have one, of booleans")
+    for leaf in jtu.tree_leaves(state):
+        if not isinstance(leaf, np.ndarray) or leaf.shape[:1] != (3,):
+            found = f"an array of shape {leaf.shape}" if isinstance(leaf, np.ndarray) else type(leaf).__name__
+            raise TwinaxError(f"reset(3) of {name} gives {found} in its state; it must be NumPy arrays of 3 rows")
+        if leaf.dtype.kind not in "biuf" or leaf.dtype == np.float64:
+            raise TwinaxError(
+                f"reset of {name} gives an array of {leaf.dtype}, which the frameworks do not hold alike; "
+                "use int32, bool or float32"
+            )
+    if state.done.dtype != bool or state.done.shape != (3,):
+        found = f"{state.done.dtype} of shape {state.done.shape}"
+        raise TwinaxError(f"`done` of reset(3) of {name} is {found}; it must be bool of shape (3,)")

@@ -1,0 +1,60 @@
+"""What has to hold before a GFlowNet is trained: the rules of its world, and what its objective asks of them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from twinax.envs import Environment
+from twinax.envs._check import inspect_env
+from twinax.envs._state_rows import pick, show, size_of
+from twinax.errors import TwinaxError
+
+
+@functools.lru_cache(maxsize=8)
+def sound_states(env: Environment, frameworks: tuple[str, ...]) -> Any:
+    """States of a world whose rules hold in a quick check: all of a small one, those of random walks otherwise."""
+    return inspect_env(env, quick=True, frameworks=frameworks)[1]
+
+
+def check_conditions(env: Environment, objective: str, needs: frozenset[str], states: Any) -> None:
+    """Refuse an objective that reads of some state what the state does not have."""
+    inner = ~np.asarray(states.done)
+    if "log_pf_stop" in needs:
+        # log P_F(stop | s) of a state that cannot stop is that of a masked action: a huge number, and its square a loss
+        stuck = inner & ~np.asarray(env.forward_mask(states))[:, -1]
+        if stuck.any():
+            raise TwinaxError(
+                f"{objective} divides by P_F(stop | s), but in {env} the state {_first(states, stuck)} cannot stop; "
+                f"use {_instead(objective)}, which does not need it"
+            )
+    if "state_log_reward" in needs:
+        reward = np.asarray(env.log_reward(states), np.float64)
+        bad = inner & ~np.isfinite(reward)
+        if bad.any():
+            raise TwinaxError(
+                f"{objective} reads the reward of unfinished states, but in {env} the log-reward of the state "
+                f"{_first(states, bad)} is {reward[bad][0]}; use {_instead(objective)}, which does not need it"
+            )
+
+    if "log_pf_stop" in needs and "state_log_reward" in needs:
+        here = pick(states, np.flatnonzero(inner))
+        paid = env.log_reward(env.step(here, np.full(size_of(here), env.num_actions - 1, np.int32)))
+        now, then = (np.asarray(x, np.float64) for x in (env.log_reward(here), paid))
+        other = ~np.isclose(now, then, rtol=1e-5, atol=1e-5)
+        if other.any():
+            raise TwinaxError(
+                f"{objective} takes the reward of a state for that of stopping there, but the log-reward in {env} of "
+                f"the state {_first(here, other)} is {now[other][0]:g}, and {then[other][0]:g} once stopped; "
+                f"use {_instead(objective)}, which does not need it"
+            )
+
+
+def _instead(objective: str) -> str:
+    return "detailed_balance" if objective != "detailed_balance" else "trajectory_balance"
+
+
+def _first(states: Any, bad: np.ndarray) -> str:
+    return show(states, int(np.flatnonzero(bad)[0]))
