@@ -221,9 +221,7 @@ def test_modified_detailed_balance_needs_that_every_state_can_stop(env):
 
 def test_objectives_that_read_rewards_of_unfinished_states_need_them():
     problem(PaidAtTheEnd(3), "trajectory_balance", **SMALL).check("jax")
-    words = (
-        r"forward_looking reads the reward of .*PaidAtTheEnd.* bits=\[-1, .* is -inf; use detailed_balance"
-    )
+    words = r"forward_looking reads the reward of .*PaidAtTheEnd.* bits=\[-1, .* is -inf; use detailed_balance"
     with pytest.raises(TwinaxError, match=words):
         problem(PaidAtTheEnd(3), "forward_looking", **SMALL).check("jax")
 

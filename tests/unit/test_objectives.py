@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import sys
@@ -31,6 +32,7 @@ WORLDS = {
     "left-to-right": LeftToRight(4),
 }
 NEEDS = frozenset({"log_flow", "log_z", "state_log_reward", "log_pf_stop", "log_inflow"})
+FM = frozenset({"log_inflow"})
 LOG_Z = np.array([0.5, 0.75])
 
 
@@ -101,6 +103,24 @@ def slow_flow_matching(entries, stops):
     return sum(losses) / len(losses)
 
 
+def slow_subtrajectory_balance_within(entries, decay=0.9):
+    """Each trajectory on its own, then their mean: the weighting of the paper."""
+    return sum(slow_subtrajectory_balance([e], decay) for e in entries) / len(entries)
+
+
+def slow_flow_matching_within(entries, stops):
+    return sum(slow_flow_matching([e], stops) for e in entries) / len(entries)
+
+
+def slow_flow_matching_separate(entries, stops):
+    inner, ends = [], []
+    for e in entries:
+        for t in range(1, len(e["log_pf"])):
+            inner.append((e["inflow"][t - 1] - e["outflow"][t]) ** 2)
+        ends.append(((e["logit"][-1] if stops else e["inflow"][-1]) - e["log_reward"]) ** 2)
+    return (sum(inner) / len(inner) if inner else 0.0) + sum(ends) / len(ends)
+
+
 def slow_forward_looking(entries):
     losses = []
     for e in entries:
@@ -149,6 +169,49 @@ def test_subtrajectory_balance_of_any_decay(decay):
     assert loss == pytest.approx(slow_subtrajectory_balance(entries, decay), rel=1e-6)
 
 
+@pytest.mark.parametrize("decay", [0.3, 0.9, 1.0, 1.7, 50.0])
+@pytest.mark.parametrize("world", ["grid", "cube", "bits"])
+def test_subtrajectory_balance_over_each_trajectory(world, decay):
+    entries = slow_scores(WORLDS[world], random_policy(WORLDS[world]), trajectories_of(world), "learned")
+    loss, _ = objectives.subtrajectory_balance(scores_of(world), decay, "trajectory")
+    assert loss == pytest.approx(slow_subtrajectory_balance_within(entries, decay), rel=1e-6)
+    if world != "bits":  # where all trajectories are equally long, it is the same
+        assert loss != pytest.approx(slow_subtrajectory_balance(entries, decay), rel=1e-3)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_flow_matching_over_each_trajectory_and_by_kind_of_state(world):
+    env = WORLDS[world]
+    entries = slow_scores(env, random_policy(env), trajectories_of(world), "learned")
+    slow = {"trajectory": slow_flow_matching_within, "separate": slow_flow_matching_separate}
+    for normalise, wanted in slow.items():
+        loss, _ = objectives.flow_matching(scores_of(world), normalise)
+        assert loss == pytest.approx(wanted(entries, env.stops), rel=1e-6)
+
+
+def test_flow_matching_of_trajectories_that_stop_at_once():
+    s = scores_of("grid")
+    first = np.zeros_like(s.valid)
+    first[0] = True
+    short = dataclasses.replace(s, valid=first)
+    for normalise in ("batch", "trajectory", "separate"):
+        loss, _ = objectives.flow_matching(short, normalise)
+        assert loss == pytest.approx(np.mean((s.log_final_flow[0] - s.log_reward) ** 2), rel=1e-9)
+
+
+@pytest.mark.parametrize("decay", [1e-300, 1e300])
+def test_extreme_decays_over_each_trajectory(decay):
+    s, length = scores_of("grid"), trajectories_of("grid").length
+    loss, _ = objectives.subtrajectory_balance(s, decay, "trajectory")
+    if decay > 1:  # whole trajectories, all of them: trajectory balance
+        residual = s.log_flow[0, 0] + (s.log_pf - s.log_pb).sum(0) - s.log_reward
+        assert loss == pytest.approx((residual**2).mean(), rel=1e-9)
+    else:  # transitions, each trajectory's mean
+        flow = np.where(s.terminal, s.log_reward[None], np.concatenate([s.log_flow[1:], s.log_flow[:1]]))
+        square = np.where(s.valid, (s.log_flow + s.log_pf - flow - s.log_pb) ** 2, 0.0)
+        assert loss == pytest.approx((square.sum(0) / length).mean(), rel=1e-9)
+
+
 def test_terms_make_up_the_loss():
     for world, env in WORLDS.items():
         s = scores_of(world)
@@ -172,7 +235,10 @@ def test_losses_and_gradients_are_equal_in_every_framework(world, double_precisi
     def losses(tables, batch, size=None):
         networks = Networks(type(policy)(*tables[:3], ops.like(policy.place, tables[0]), policy.base), tables[3])
         s = score(env, networks, batch, "learned", NEEDS, size)
-        return ops.stack([OBJECTIVES[name].function(s)[0] for name in names_for(env)])
+        ways = [(name, way) for name in names_for(env) for way in OBJECTIVES[name].normalise]
+        return ops.stack(
+            [OBJECTIVES[name].function(s, **({"normalise": w} if w != "batch" else {}))[0] for name, w in ways]
+        )
 
     wanted = losses(tables, batch)
     in_torch = [torch.tensor(x, requires_grad=True) for x in tables]
@@ -302,7 +368,11 @@ def test_every_residual_is_zero_at_the_exact_solution(world, kind):
             assert loss < 1e-10, name
             assert all(term < 1e-10 for term in terms.values())
         for decay in (0.1, 3.0):
-            assert objectives.subtrajectory_balance(score(env, solved[""], batch, kind, NEEDS), decay)[0] < 1e-10
+            for way in ("batch", "trajectory"):
+                s = score(env, solved[""], batch, kind, NEEDS)
+                assert objectives.subtrajectory_balance(s, decay, way)[0] < 1e-10
+        for way in ("trajectory", "separate"):
+            assert objectives.flow_matching(score(env, solved["flow_matching"], batch, kind, FM), way)[0] < 1e-10
         # Each trajectory on its own tells log Z.
         s = score(env, solved[""], batch, kind)
         np.testing.assert_allclose(log_z_estimates(s), flow.state[0], rtol=1e-6)
@@ -365,6 +435,31 @@ def test_needs_are_fields_of_scores():
 def test_bad_decays(decay):
     with pytest.raises(TwinaxError, match="must be above 0 and finite"):
         problem(WORLDS["grid"], "subtb", decay=decay)
+
+
+def test_options_that_an_objective_does_not_read():
+    with pytest.raises(TwinaxError, match="decay=0.5 is an option of subtrajectory_balance; detailed_balance does not"):
+        problem(WORLDS["grid"], "db", decay=0.5)
+    with pytest.raises(TwinaxError, match="normalise=trajectory is no option of trajectory_balance.*; subtrajectory_"):
+        problem(WORLDS["grid"], "tb", normalise="trajectory")
+    with pytest.raises(UnknownName, match="unknown way to normalise subtrajectory_balance 'separate'; known: batch"):
+        problem(WORLDS["grid"], "subtb", normalise="separate")
+    with pytest.raises(
+        TwinaxError, match="normalise=x is no option of detailed_balance, whose mean is over the batch$"
+    ):
+        problem(WORLDS["grid"], "db", normalise="x")
+    assert problem(WORLDS["grid"], "fm", normalise="separate").normalise == "separate"
+
+
+def test_the_loss_of_a_problem_is_normalised_as_it_says():
+    batch = trajectories_of("grid")
+    networks = Networks(random_policy(WORLDS["grid"]), None)
+    for name, way in (("subtb", "trajectory"), ("fm", "trajectory"), ("fm", "separate")):
+        subject = problem(WORLDS["grid"], name, normalise=way)
+        loss, _ = subject.loss(networks, batch)
+        wanted = OBJECTIVES[subject.objective].function(scores_of("grid"), normalise=way)[0]
+        assert loss == pytest.approx(wanted, rel=1e-6)
+        assert loss != pytest.approx(problem(WORLDS["grid"], name).loss(networks, batch)[0], rel=1e-3)
 
 
 def test_objectives_that_a_world_cannot_have():

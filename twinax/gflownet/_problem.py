@@ -44,8 +44,10 @@ class GFlowNet(Problem):
     metrics: MetricOptions
     log_z: tuple[float, ...] = (0.0,)
     """Initial values of the parameters whose sum is log Z."""
-    decay: float = 0.9
+    decay: float = objectives.DECAY
     """Decay of sub-trajectory balance."""
+    normalise: str = "batch"
+    """Over what sub-trajectory balance and flow matching take their mean: batch, trajectory or, the latter, separate."""
     sizes: tuple[int, ...] = field(init=False)
 
     def __post_init__(self):
@@ -54,7 +56,7 @@ class GFlowNet(Problem):
         needs = objectives.objective(self.objective).needs
         name = objectives.ALIASES.get(self.objective, self.objective)
         object.__setattr__(self, "objective", name)
-        objectives.check_decay(self.decay)
+        objectives.check_options(name, self.decay, self.normalise)
         if "log_pf_stop" in needs and not self.env.stops:
             raise TwinaxError(f"{name} needs an environment in which every state can stop")
         if self.policy.backward == "maxent" and self.env.log_paths_ratio(self.env.reset(1)) is None:
@@ -126,9 +128,8 @@ class GFlowNet(Problem):
 
     def loss(self, networks: Networks, batch: Trajectories | Visited, size: int | None = None) -> tuple[Any, Metrics]:
         s = self.scores(networks, batch, size)
-        function = objectives.OBJECTIVES[self.objective].function
-        options = {"decay": self.decay} if self.objective == "subtrajectory_balance" else {}
-        loss, terms = function(s, **options)
+        entry = objectives.OBJECTIVES[self.objective]
+        loss, terms = entry.function(s, **{name: getattr(self, name) for name in entry.options})
         extras = {"log_reward": ops.mean(s.log_reward), "length": ops.mean(ops.cast(batch.length, s.log_reward))}
         if s.log_z is not None:
             extras["log_z"] = s.log_z
@@ -251,7 +252,8 @@ def problem(
     optimizer: Optimizer | None = None,
     metrics: MetricOptions | None = None,
     log_z: tuple[float, ...] = (0.0,),
-    decay: float = 0.9,
+    decay: float = objectives.DECAY,
+    normalise: str = "batch",
 ) -> GFlowNet:
     """A GFlowNet on an environment.
 
@@ -269,6 +271,7 @@ def problem(
         metrics=metrics or MetricOptions(),
         log_z=log_z,
         decay=decay,
+        normalise=normalise,
     )
 
 

@@ -50,12 +50,13 @@ def modified_detailed_balance(s: Scores) -> tuple[Array, Terms]:
     return ops.mean(ops.square(residual), mask=s.valid & ~s.terminal), {}
 
 
-def subtrajectory_balance(s: Scores, decay: float = 0.9) -> tuple[Array, Terms]:
+def subtrajectory_balance(s: Scores, decay: float = 0.9, normalise: str = "batch") -> tuple[Array, Terms]:
     """Balance of every piece i < j of a trajectory, weighted by decay^(j - i).
 
     residual(i, j) = log F_i - log F_j + sum over i <= t < j of (log P_F - log P_B), all pairs from one running
-    sum. Weights are normalised over the batch, so decay -> 0 is detailed balance; decay -> infinity keeps the
-    longest pieces only: the longest whole trajectories of the batch.
+    sum. Weights normalised over the batch: decay -> 0 is detailed balance; decay -> infinity keeps the longest pieces
+    only, the longest whole trajectories of the batch. Normalised over each trajectory, then averaged: all trajectories
+    count alike, and decay -> infinity is trajectory balance of all of them.
     """
     times = s.valid.shape[0]
     length = ops.sum(ops.cast(s.valid, "int32"), 0)
@@ -68,27 +69,39 @@ def subtrajectory_balance(s: Scores, decay: float = 0.9) -> tuple[Array, Terms]:
     residual = potential[:, None] - potential[None]
     piece = ops.arange(times + 1, length)[None] - ops.arange(times + 1, length)[:, None]
     inside = (piece[..., None] > 0) & (end <= length[None])[None]
-    # The largest weight in use is 1, whatever the decay.
-    reference = ops.max(length) if decay > 1 else 1
-    weight = ops.exp(math.log(decay) * ops.cast(ops.where(piece > 0, piece - reference, 0), s.log_pf))
-    weight = ops.where(inside, weight[..., None], 0.0)
-    return ops.sum(weight * ops.square(residual)) / ops.sum(weight), {}
+    # The largest weight in use is 1, whatever the decay: of the batch, or of each trajectory.
+    longest = length if normalise == "trajectory" else ops.max(length)
+    exponent = math.log(decay) * ops.cast(piece[..., None] - (longest if decay > 1 else 1), s.log_pf)
+    weight = ops.where(inside, ops.exp(ops.where(exponent < 0, exponent, 0.0)), 0.0)
+    squares, weights = ops.sum(weight * ops.square(residual), (0, 1)), ops.sum(weight, (0, 1))
+    loss = ops.mean(squares / weights) if normalise == "trajectory" else ops.sum(squares) / ops.sum(weights)
+    return loss, {}
 
 
-def flow_matching(s: Scores) -> tuple[Array, Terms]:
+def flow_matching(s: Scores, normalise: str = "batch") -> tuple[Array, Terms]:
     """(log inflow - log outflow)^2 of every visited state but the source, and (log inflow - log R)^2 of the end.
 
-    Logits are log edge flows. Mean over all those states.
+    Logits are log edge flows. Mean over all those states of the batch; or over those of each trajectory, then over
+    trajectories; or `separate`: the mean over the ends plus the mean over all others.
     """
     inner = ops.concat([s.valid[:1] & False, s.valid[1:]])
     residual = ops.where(inner, s.log_inflow - s.log_outflow, 0.0)
     end = ops.where(s.terminal, s.log_final_flow - s.log_reward[None], 0.0)
-    number = ops.sum(ops.cast(inner, residual)) + s.valid.shape[1]
+    others, batch = ops.sum(ops.cast(inner, residual), 0), s.valid.shape[1]
+    # By what the sum over a trajectory's other states and that over its end are divided
+    divisors = {
+        "batch": (ops.sum(others) + batch,) * 2,
+        "trajectory": ((others + 1) * batch,) * 2,
+        "separate": (ops.sum(others) + ops.cast(ops.sum(others) == 0, others), batch),
+    }[normalise]
+    of_others, of_ends = (
+        ops.sum(ops.sum(ops.square(x), 0) / divisor) for x, divisor in zip((residual, end), divisors, strict=True)
+    )
     terms = {
         "terminal": ops.mean(ops.square(end), mask=s.terminal),
         "inner": ops.mean(ops.square(residual), mask=inner),
     }
-    return (ops.sum(ops.square(residual)) + ops.sum(ops.square(end))) / number, terms
+    return of_others + of_ends, terms
 
 
 def log_partition_variance(s: Scores) -> tuple[Array, Terms]:
@@ -127,13 +140,29 @@ class Objective:
     """Where an estimate of log Z is read: log_z, log_flow, log_outflow, forward_looking or samples."""
     least_batch: int = 1
     """Trajectories without which the loss is 0 whatever the policy."""
+    options: tuple[str, ...] = ()
+    """Fields of the problem that the function takes."""
+    normalise: tuple[str, ...] = ("batch",)
+    """Over what its mean may be taken."""
 
 
 OBJECTIVES: dict[str, Objective] = {
     "trajectory_balance": Objective(trajectory_balance, frozenset({"log_z"}), "log_z"),
     "detailed_balance": Objective(detailed_balance, frozenset({"log_flow"}), "log_flow"),
-    "subtrajectory_balance": Objective(subtrajectory_balance, frozenset({"log_flow"}), "log_flow"),
-    "flow_matching": Objective(flow_matching, frozenset({"log_inflow"}), "log_outflow"),
+    "subtrajectory_balance": Objective(
+        subtrajectory_balance,
+        frozenset({"log_flow"}),
+        "log_flow",
+        options=("decay", "normalise"),
+        normalise=("batch", "trajectory"),
+    ),
+    "flow_matching": Objective(
+        flow_matching,
+        frozenset({"log_inflow"}),
+        "log_outflow",
+        options=("normalise",),
+        normalise=("batch", "trajectory", "separate"),
+    ),
     "forward_looking": Objective(forward_looking, frozenset({"log_flow", "state_log_reward"}), "forward_looking"),
     "modified_detailed_balance": Objective(
         modified_detailed_balance, frozenset({"state_log_reward", "log_pf_stop"}), "samples"
@@ -188,7 +217,22 @@ def register(
     OBJECTIVES[name] = Objective(function, frozenset(needs), log_z)
 
 
-def check_decay(decay: float) -> None:
-    """Refuse a decay that is not a positive finite number."""
+def check_options(name: str, decay: float, normalise: str) -> None:
+    """Refuse options that are out of range, and those that an objective does not read."""
+    entry = OBJECTIVES[name]
     if not 0 < decay < float("inf"):
         raise TwinaxError(f"the decay of subtrajectory balance is {decay}; it must be above 0 and finite")
+    if decay != DECAY and "decay" not in entry.options:
+        raise TwinaxError(f"decay={decay} is an option of subtrajectory_balance; {name} does not read it: leave it out")
+    if normalise not in entry.normalise:
+        if len(entry.normalise) > 1:
+            raise UnknownName(f"way to normalise {name}", normalise, entry.normalise)
+        able = " and ".join(other for other, its in OBJECTIVES.items() if normalise in its.normalise)
+        raise TwinaxError(
+            f"normalise={normalise} is no option of {name}, whose mean is over the batch"
+            + (f"; {able} have it" if able else "")
+        )
+
+
+DECAY = 0.9
+"""Decay of sub-trajectory balance where none is given."""

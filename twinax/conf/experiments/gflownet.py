@@ -40,6 +40,9 @@ class ObjectiveSection:
     """First value of each of those parameters."""
     decay: float = 0.9
     """Weight of a piece of a trajectory per unit of its length, in sub-trajectory balance."""
+    normalise: str = "batch"
+    """Over what sub-trajectory balance and flow matching take their mean: batch or trajectory; flow matching also has
+    separate (the mean over ends plus the mean over other states)."""
 
 
 @dataclass
@@ -124,6 +127,7 @@ KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
     "agent.end_eps": "exploration.epsilon_end",
     "agent.exploration_steps": "exploration.epsilon_steps",
     "agent.train_backward": _backward,
+    "agent.lmbd": "objective.decay",
     "logging.metric_buffer_size": "metrics.fifo",
 }
 """Names of the two libraries that the seeds were written for, to the names here."""
@@ -151,6 +155,7 @@ def build_problem(config: GflownetRoot):
         metrics=restore(config.metrics),
         log_z=(objective.log_z_init,) * objective.log_z_size,
         decay=objective.decay,
+        normalise=objective.normalise,
     )
 
 
