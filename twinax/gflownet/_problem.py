@@ -47,7 +47,7 @@ class GFlowNet(Problem):
     decay: float = objectives.DECAY
     """Decay of sub-trajectory balance."""
     normalise: str = "batch"
-    """Over what sub-trajectory balance and flow matching take their mean: batch, trajectory or, the latter, separate."""
+    """Over what sub-trajectory balance and flow matching take their mean: one of their functions' `normalise`."""
     sizes: tuple[int, ...] = field(init=False)
 
     def __post_init__(self):
