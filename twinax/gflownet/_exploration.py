@@ -12,6 +12,10 @@ from twinax.errors import TwinaxError
 from twinax.types import Array, Bool, Float, Int
 
 
+LEAST = 1e-6
+"""The smallest temperature: logits of a diverging policy that are divided by it still fit into a float32."""
+
+
 @dataclass(frozen=True)
 class Exploration:
     """Epsilon-uniform choices and a temperature, each going linearly from start to end."""
@@ -34,11 +38,14 @@ class Exploration:
             if not 0 <= getattr(self, name) <= 1:
                 raise TwinaxError(f"exploration.{name} is {getattr(self, name)}; it must be between 0 and 1")
         for name in ("temperature", "temperature_end"):
-            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise TwinaxError(f"exploration.{name} is {getattr(self, name)}; it must be finite and above 0")
+            if not LEAST <= getattr(self, name) <= 1 / LEAST:
+                raise TwinaxError(
+                    f"exploration.{name} is {getattr(self, name)}; it must be between {LEAST:g}, which is greedy, and "
+                    f"{1 / LEAST:g}, which is uniform"
+                )
         for name in ("epsilon_steps", "temperature_steps"):
-            if getattr(self, name) < 0:
-                raise TwinaxError(f"exploration.{name} is {getattr(self, name)}; it must not be negative")
+            if not 0 <= getattr(self, name) < np.inf:
+                raise TwinaxError(f"exploration.{name} is {getattr(self, name)}; it must be finite and not negative")
 
     def settings(self) -> dict[str, np.ndarray]:
         """The numbers as arrays, so that changing them compiles nothing anew."""
@@ -67,4 +74,5 @@ def sample_actions(
     """Arg-max of logits plus Gumbel draws: equal draws give equal actions in every framework."""
     logits = ops.where((explore < epsilon)[..., None], 0.0 * logits, logits / temperature)
     gumbel = -ops.log(-ops.log(uniform))
-    return ops.argmax(ops.where(mask, logits + gumbel, ops.MASKED))
+    # Minus infinity, since logits divided by a small temperature may be below any finite number.
+    return ops.argmax(ops.where(mask, logits + gumbel, -np.inf))

@@ -41,8 +41,7 @@ class ObjectiveSection:
     decay: float = 0.9
     """Weight of a piece of a trajectory per unit of its length, in sub-trajectory balance."""
     normalise: str = "batch"
-    """Over what sub-trajectory balance and flow matching take their mean: batch or trajectory; flow matching also has
-    separate (the mean over ends plus the mean over other states)."""
+    """Mean of sub-trajectory balance and flow matching: over the batch or each trajectory; separate in the latter."""
 
 
 @dataclass
