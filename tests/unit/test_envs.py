@@ -135,6 +135,8 @@ def test_corners_are_gaussians_of_the_distance_from_the_centre():
         (lambda: Hypergrid(dim=0), "dim=0"),
         (lambda: Hypergrid(side=1), "side=1"),
         (lambda: Hypergrid(dim=-3, side=4), "dim=-3"),
+        (lambda: Hypergrid(dim=2, side=10**8), "dim x side must be below 107,374,182"),
+        (lambda: Hypergrid(dim=31, side=2), r"dim=31 has 2\^31 modes .* make dim at most 30"),
     ],
 )
 def test_bad_arguments(make, words):

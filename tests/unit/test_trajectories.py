@@ -201,6 +201,11 @@ def test_schedules():
         ({"epsilon": 1.5}, "epsilon is 1.5"),
         ({"epsilon_end": -0.1}, "epsilon_end is -0.1"),
         ({"temperature": 0.0}, "temperature is 0.0"),
+        ({"temperature": 1e-30}, "temperature is 1e-30; it must be between 1e-06"),
+        ({"temperature": float("nan")}, "temperature is nan"),
+        ({"temperature_end": 1e30}, "temperature_end is 1e.30"),
+        ({"epsilon": float("nan")}, "epsilon is nan"),
+        ({"epsilon_steps": float("nan")}, "epsilon_steps is nan; it must be finite"),
         ({"temperature_end": float("inf")}, "temperature_end is inf"),
         ({"epsilon_steps": -1}, "epsilon_steps is -1"),
     ],
@@ -346,3 +351,13 @@ def test_backward_probabilities_sum_to_one(env, kind):
     mask = env.backward_mask(graph.states)
     total = np.where(mask, np.exp(log_pb), 0).sum(1)
     np.testing.assert_allclose(total[mask.any(1)], 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+def test_forbidden_actions_are_not_taken_however_small_the_temperature(framework):
+    make = {"numpy": np.asarray, "torch": torch.tensor, "jax": jnp.asarray}[framework]
+    logits = np.full((50, 3), -2000.0, np.float32)  # -2e9 at that temperature, below any finite mask
+    mask = np.tile([False, True, True], (50, 1))
+    uniform = np.random.default_rng(0).random((50, 3)).astype(np.float32)
+    actions = sample_actions(*map(make, (logits, mask, uniform, np.ones(50, np.float32))), 0.0, 1e-6)
+    assert 0 not in np.asarray(actions).tolist()

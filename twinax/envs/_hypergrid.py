@@ -42,6 +42,16 @@ class Hypergrid(Environment):
             raise TwinaxError(
                 f"a hypergrid has dim={self.dim}, side={self.side}; dim must be at least 1 and side at least 2"
             )
+        # Tiers, observations and the numbers of modes are counted in int32.
+        if 20 * self.dim * self.side >= 2**31:
+            raise TwinaxError(
+                f"a hypergrid has dim={self.dim}, side={self.side}; dim x side must be below {2**31 // 20:,}"
+            )
+        if self.num_modes > 2**30:
+            raise TwinaxError(
+                f"a hypergrid of dim={self.dim} has 2^{self.dim} modes under {self.reward}, too many to mark; "
+                "make dim at most 30, or take a reward without modes such as Uniform or Corners"
+            )
 
     @property
     def num_actions(self) -> int:

@@ -11,7 +11,6 @@ from twinax import ops
 from twinax.errors import TwinaxError
 from twinax.types import Array, Bool, Float, Int
 
-
 LEAST = 1e-6
 """The smallest temperature: logits of a diverging policy that are divided by it still fit into a float32."""
 

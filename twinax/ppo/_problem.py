@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.envs._check_control import check_world
 from twinax.envs._control import Control, Restarting
 from twinax.episode import MOST_STEPS, Episode
 from twinax.errors import TwinaxError, UnknownName
@@ -220,6 +221,9 @@ class PPO(Problem):
                 f"{world.name} keeps its state hidden on the host, once, so {seeds} seeds cannot share it; train them "
                 "one after the other (seed=0,1,2)"
             )
+
+    def check(self, mode: str) -> None:
+        check_world(self.world)
 
     @property
     def not_saved(self) -> str:  # type: ignore[override]
