@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from twinax import bridge, engines, envs, errors, gflownet, iqn, networks, noise, offline, ops, parity, ppo, runs
     from twinax.networks import as_torch_module, ema, frozen
     from twinax.optimizer import Optimizer
-    from twinax.problem import Problem, State
+    from twinax.problem import Problem, State, Terms
     from twinax.runs import Run, resume, train
 
 __version__ = "0.1.0"
@@ -26,6 +26,7 @@ __all__ = [
     "Problem",
     "Run",
     "State",
+    "Terms",
     "__version__",
     "as_torch_module",
     "bridge",
@@ -69,6 +70,7 @@ _HOMES = {
     "Problem": "twinax.problem",
     "Run": "twinax.runs",
     "State": "twinax.problem",
+    "Terms": "twinax.problem",
     "as_torch_module": "twinax.networks",
     "ema": "twinax.networks",
     "frozen": "twinax.networks",

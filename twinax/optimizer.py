@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from twinax import ops, tree
 from twinax.errors import TwinaxError, UnknownName
 
+T = TypeVar("T")
 NAMES = ("adam", "adamw", "sgd")
 CLIP_BY = ("all", "member")
+ALL = ""
+"""The owner of every parameter where one optimizer has them all."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,40 @@ class Optimizer:
             if not (np.isfinite(value) and value >= 0):
                 raise TwinaxError(f"{label} is {value}; it must be finite and not negative")
 
+    def init(self, networks: Any) -> Moments:
+        """What this optimizer remembers before its first update; NumPy leaves.
+
+        >>> Optimizer(separate=True).init({"actor": np.zeros(2), "critic": np.zeros(3)}).count
+        {'actor': array(0, dtype=int32), 'critic': array(0, dtype=int32)}
+        """
+
+        def blank():
+            return tree.map_leaves(lambda x: np.zeros_like(x), networks)
+
+        counts = {self.owner(name): np.zeros((), np.int32) for name in tree.named_leaves(networks)}
+        return Moments(count=counts if self.separate else counts[ALL], first=blank(), second=blank())
+
+    def adopted(self, moments: Moments) -> Moments:
+        """Moments that another recipe has left, with the counts that this one keeps: one for each network, or one for
+        all, which is then the largest."""
+        counts = moments.count if isinstance(moments.count, dict) else {ALL: moments.count}
+        largest = np.array(max(int(count) for count in counts.values()), np.int32)
+        if not self.separate:
+            return dataclasses.replace(moments, count=largest)
+        owners = self.owned(tree.named_leaves(moments.first))
+        return dataclasses.replace(moments, count={name: np.array(counts.get(name, largest)) for name in owners})
+
+    def owner(self, name: str) -> str:
+        """Whose count and norm the parameter with this name goes by: its network's, or those of all."""
+        return name.partition(".")[0] if self.separate else ALL
+
+    def owned(self, by_name: Mapping[str, T]) -> dict[str, dict[str, T]]:
+        """What is given by a parameter's name, by its owner."""
+        found: dict[str, dict[str, T]] = {}
+        for name, value in by_name.items():
+            found.setdefault(self.owner(name), {})[name] = value
+        return found
+
     def clipped(self, gradients: dict[str, Any], norm: Any) -> dict[str, Any]:
         """Gradients by name, scaled so that no norm exceeds `clip_norm`; `norm` is that of all together."""
         if not self.clip_norm:
@@ -96,7 +135,7 @@ class Optimizer:
 
 @tree.record
 class Moments:
-    """Adam's memory: `count` updates done, and the two moments, trees like the networks.
+    """Adam's memory: `count` updates done, and the two moments, trees like the networks; `Optimizer.init` makes it.
 
     With `Optimizer.separate` the count is a dict by network.
     """
@@ -104,16 +143,6 @@ class Moments:
     count: Any
     first: Any
     second: Any
-
-    @classmethod
-    def zeros(cls, networks, separate: bool = False) -> Moments:
-        """No update done yet; NumPy leaves."""
-
-        def blank():
-            return tree.map_leaves(lambda x: np.zeros_like(x), networks)
-
-        none = np.zeros((), np.int32)
-        return cls(count={name: none.copy() for name in networks} if separate else none, first=blank(), second=blank())
 
     def only(self, names) -> Moments:
         """Those of some networks at the top of the tree."""

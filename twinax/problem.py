@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from twinax import ops
 from twinax.episode import Episode
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
@@ -17,10 +18,60 @@ from twinax.optimizer import Moments, Optimizer
 from twinax.tree import record
 
 Metrics = dict[str, Any]
-Loss = Callable[..., tuple[Any, Metrics]]
+RESERVED = ("loss", "grad_norm")
+"""Names that an update logs itself."""
+
+
+@record
+class Terms:
+    """What a loss is made of, and what is worth seeing beside it, by name.
+
+    >>> terms = Terms({"policy_loss": 1.0, "entropy_loss": -0.25}, {"entropy": 25.0})
+    >>> sum(terms.parts.values())
+    0.75
+    """
+
+    parts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Scalars that add up to the loss, their weights included, each of which can be differentiated on its own. A loss
+    of one piece needs none."""
+    shown: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Scalars to look at. Nobody differentiates them."""
+    arrays: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What `Problem.step` takes out of an update's terms again, such as the error of each row."""
+
+    def __post_init__(self):
+        names = [*RESERVED, *self.parts, *self.shown, *self.arrays]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise TwinaxError(f"two terms of a loss are called '{twice}'; each needs a name of its own")
+
+    def log(self) -> Metrics:
+        """All of them by name, without gradients."""
+        named = {**self.parts, **self.shown, **self.arrays}
+        return {name: ops.stop_gradient(value) for name, value in named.items()}
+
+
+Loss = Callable[..., tuple[Any, Terms]]
+"""(networks, batch, size=None) -> (scalar, terms)"""
 Update = Callable[..., tuple["State", Metrics]]
-"""(state, loss, batch, still=()) -> (state, terms). `still` names networks at the top of the tree that the loss does
-not reach and that never had a gradient: an optimizer would leave them as they are, so they are left out of its step."""
+"""(state, loss, batch, still=()) -> (state, log of the terms). `still` names networks at the top of the tree that the
+loss does not reach and that never had a gradient: an optimizer would leave them as they are, so they are left out of
+its step."""
+
+
+def logging(loss: Loss) -> Callable[..., tuple[Any, Metrics]]:
+    """A loss with its terms as one log: what engines differentiate, and the place where terms lose their gradients."""
+
+    def logged(*given: Any, **options: Any) -> tuple[Any, Metrics]:
+        value, terms = loss(*given, **options)
+        if not isinstance(terms, Terms):
+            raise TwinaxError(
+                f"a loss returned its terms as {type(terms).__name__}; return (scalar, twinax.Terms(parts, shown)), "
+                "where the parts add up to the scalar"
+            )
+        return value, terms.log()
+
+    return logged
 
 
 @record
@@ -100,11 +151,12 @@ class Problem(ABC):
         """Act in the world: `(carry, batch)`. Runs without gradients."""
 
     @abstractmethod
-    def loss(self, networks, batch, size: int | None = None) -> tuple[Any, Metrics]:
-        """`(scalar, terms)`; `size` is one of `sizes`, at least `count(batch)`.
+    def loss(self, networks, batch, size: int | None = None) -> tuple[Any, Terms]:
+        """The scalar that is differentiated, and its terms; `size` is one of `sizes`, at least `count(batch)`."""
 
-        Terms are scalars; a name with a slash is an array that `step` takes out again after an update.
-        """
+    def other_losses(self, state: State, draws, settings) -> dict[str, tuple[Loss, Any]]:
+        """Losses of a step besides `loss`, each with a batch that it learns from; parity proves these as well."""
+        return {}
 
     def prepare(self, batch):
         """What a loss needs of a batch and no parameter enters; worked out once, outside of differentiation."""

@@ -1,4 +1,4 @@
-"""Every objective in every mode: values, gradients of each term, and 100 optimizer steps, in float64."""
+"""Every objective in every mode: values, gradients of each part, and 100 optimizer steps, in float64."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_some_training_is_compared(small):
 @pytest.mark.parametrize("backward", ["learned", "uniform", "maxent"])
 @pytest.mark.parametrize("objective", objectives.OBJECTIVES)
 def test_torch_gradients_are_slopes_of_the_numpy_reference(small, objective, backward, shared):
-    """Values of the two agree, and each term's gradient is the slope of NumPy's value along a random direction."""
+    """Values of the two agree, and the gradient of each part is the slope of NumPy's value along a random direction."""
     problem = small(objective, backward=backward, shared=shared, exploration=BOTH)
     state = widened(problem.init(1), "float64")
     sides = make_sides(["torch"], problem)
@@ -75,7 +75,8 @@ def test_torch_gradients_are_slopes_of_the_numpy_reference(small, objective, bac
     batches = {mode: side.collect(state, draws, settings)[1] for mode, side in sides.items()}
     for name, leaf in tree.named_leaves(batches["numpy"]).items():
         np.testing.assert_array_equal(tree.named_leaves(batches["torch"])[name], leaf)
-    values, gradients = sides["torch"].differentiate(state.networks, batches["torch"])
+    found = sides["torch"].differentiate(state.networks, batches["torch"])
+    values, gradients = found.values, found.gradients
     numpy_values = sides["numpy"].values(state.networks, batches["numpy"])
     leaves = tree.named_leaves(state.networks)
     rng, step = np.random.default_rng(0), 1e-5
@@ -88,6 +89,8 @@ def test_torch_gradients_are_slopes_of_the_numpy_reference(small, objective, bac
     up, down = moved(step), moved(-step)
     for term in values:
         np.testing.assert_allclose(values[term], numpy_values[term], rtol=1e-11, atol=1e-12)
+        if term not in gradients:
+            continue
         slope = (up[term] - down[term]) / (2 * step)
         along = sum(np.sum(gradients[term][name] * direction[name]) for name in leaves)
         np.testing.assert_allclose(along, slope, rtol=1e-5, atol=1e-6, err_msg=term)

@@ -9,6 +9,7 @@ import pytest
 from twinax import ops, parity
 from twinax.engines import _torch
 from twinax.gflownet import objectives
+from twinax.problem import Terms
 
 
 @pytest.fixture
@@ -42,11 +43,12 @@ def test_a_mean_over_padding_in_jax(small, sabotage):
     """The padded residuals are 0, so only the divisor is wrong."""
 
     def change(s, loss, terms):
-        return ops.mean(ops.where(s.valid, 1.0, 0.0)) * loss, terms
+        share = ops.mean(ops.where(s.valid, 1.0, 0.0))
+        return share * loss, Terms({name: share * part for name, part in terms.parts.items()})
 
     sabotage("detailed_balance", "jax", change)
     report = parity.check(small("detailed_balance"), ("torch", "hybrid"), steps=2)
-    assert (report.first_difference.rung, report.first_difference.item) == ("values", "loss")
+    assert (report.first_difference.rung, report.first_difference.item) == ("values", "terminal_loss")
     assert "mask" in report.hint and "rows in use" in report.hint
 
 
@@ -54,12 +56,13 @@ def test_padding_that_counts_in_jax(small, sabotage):
     """The value moves with the padded length in no simple ratio."""
 
     def change(s, loss, terms):
-        return loss, {**terms, "inner": terms["inner"] + ops.mean(ops.square(ops.where(s.valid, s.log_pf, 0.3)))}
+        more = ops.mean(ops.square(ops.where(s.valid, s.log_pf, 0.3)))
+        return loss + more, Terms({**terms.parts, "inner_loss": terms.parts["inner_loss"] + more})
 
     sabotage("detailed_balance", "jax", change)
     # The longest trajectory of this seed's first batch has 5 of the 7 possible steps.
     report = parity.check(small("detailed_balance"), ("torch", "jax"), steps=2, seed=1)
-    assert (report.first_difference.rung, report.first_difference.item) == ("values", "inner")
+    assert (report.first_difference.rung, report.first_difference.item) == ("values", "inner_loss")
     assert "padding of the time axis" in report.hint and "mask" in report.hint
 
 
@@ -67,28 +70,31 @@ def test_a_term_that_is_not_differentiated_in_torch(small, sabotage):
     sabotage(
         "detailed_balance",
         "torch",
-        lambda s, loss, terms: (loss, {**terms, "terminal": ops.stop_gradient(terms["terminal"])}),
+        lambda s, loss, terms: (
+            loss - terms.parts["terminal_loss"] + ops.stop_gradient(terms.parts["terminal_loss"]),
+            Terms({**terms.parts, "terminal_loss": ops.stop_gradient(terms.parts["terminal_loss"])}),
+        ),
     )
     report = parity.check(small("detailed_balance"), ("torch", "jax"), steps=2)
     assert all(row.ok for row in report.rows if row.rung == "values")
     first = report.first_difference
-    assert first.rung == "gradients" and first.item.startswith("terminal d policy.layers.")
-    assert "gradient of 'terminal' is exactly 0 in torch" in report.hint
+    assert first.rung == "gradients" and first.item.startswith("terminal_loss d policy.layers.")
+    assert "gradient of 'terminal_loss' is exactly 0 in torch" in report.hint
 
 
 def test_a_term_counted_but_not_differentiated(small, sabotage):
     """What an entropy bonus once was in five published agents: logged right, with no effect on training."""
 
     def change(s, loss, terms):
-        share = ops.mean(ops.where(s.terminal, 1.0, 0.0)) / ops.mean(ops.where(s.valid, 1.0, 0.0))
-        part = share * terms["terminal"]
+        part = terms.parts["terminal_loss"]
         return loss - part + ops.stop_gradient(part), terms
 
     sabotage("detailed_balance", "jax", change)
     report = parity.check(small("detailed_balance"), ("torch", "jax"), steps=2)
     first = report.first_difference
-    assert first.rung == "gradients" and first.item.startswith("loss d ")
-    assert "'terminal' is counted but not differentiated" in report.hint
+    assert (first.rung, first.item, first.side) == ("gradients", "sum of the parts", "jax")
+    assert "the loss differentiates 'terminal_loss' 0 times" in first.describe()
+    assert "counted but not differentiated" in report.hint and "'terminal_loss'" in report.hint
 
 
 def test_other_optimizer_settings_in_torch(small, monkeypatch):

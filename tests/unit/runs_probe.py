@@ -14,7 +14,7 @@ import equinox as eqx
 import numpy as np
 
 from twinax import engines
-from twinax.optimizer import Moments
+from twinax.optimizer import Optimizer
 from twinax.problem import Problem, State
 
 
@@ -41,7 +41,7 @@ class ProbeProblem(Problem):
             networks=networks,
             targets=None,
             carry={"seen": np.zeros((2, 2), np.int32), "flag": np.array(False)},
-            optimizer=Moments.zeros(networks),
+            optimizer=Optimizer().init(networks),
             step=np.zeros((), np.int32),
             seed=np.asarray(seed, np.uint32),
         )

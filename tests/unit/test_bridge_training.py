@@ -14,7 +14,7 @@ import torch
 from twinax import bridge
 from twinax.errors import TwinaxError
 from twinax.networks import MLP, as_torch_module
-from twinax.optimizer import Moments
+from twinax.optimizer import Moments, Optimizer
 from twinax.tree import named_leaves
 
 RATE = 0.05
@@ -190,7 +190,7 @@ def test_an_adam_that_has_not_begun_has_zero_moments():
 
 def test_optimizer_states_that_do_not_fit_say_why():
     tree = _torch_parameters(_start())
-    moments = Moments.zeros(_start())
+    moments = Optimizer().init(_start())
     with pytest.raises(TwinaxError, match="not of SGD"):
         bridge.moments_from_torch(torch.optim.SGD(tree.values(), lr=1.0), tree)
     with pytest.raises(TwinaxError, match="does not train 'weight'"):
@@ -202,11 +202,11 @@ def test_optimizer_states_that_do_not_fit_say_why():
     adam.step()
     with pytest.raises(TwinaxError, match="'log_z' has had 0 updates but 'weight' 1"):
         bridge.moments_from_torch(adam, tree)
-    short = Moments.zeros({"log_z": np.zeros(1), "weight": np.zeros(5)})
+    short = Optimizer().init({"log_z": np.zeros(1), "weight": np.zeros(5)})
     with pytest.raises(TwinaxError, match=r"'weight' has shape \(5,\) but the parameter \(6,\)"):
         bridge.load_moments_into_torch(adam, tree, short)
     with pytest.raises(TwinaxError, match=r"\['bias'\].* parameters are \['log_z', 'weight'\]"):
-        bridge.load_moments_into_torch(adam, tree, Moments.zeros({"bias": np.zeros(1)}))
+        bridge.load_moments_into_torch(adam, tree, Optimizer().init({"bias": np.zeros(1)}))
     for state in (optax.sgd(1.0).init({}), ()):
         with pytest.raises(TwinaxError, match="no Adam moments"):
             bridge.moments_from_optax(state)

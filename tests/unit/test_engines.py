@@ -18,7 +18,7 @@ from twinax.envs import GridReward, Hypergrid
 from twinax.errors import MissingExtra, TwinaxError, UnknownName
 from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, problem
 from twinax.noise import Draw, numpy_draws
-from twinax.optimizer import Moments, Optimizer
+from twinax.optimizer import Optimizer
 from twinax.parity._optimizers import injected_updates
 
 SIZES = (24, 56)
@@ -478,13 +478,13 @@ def test_the_first_updates_by_hand(framework, double_precision):
             from twinax.engines._torch import TorchUpdate
 
             tensors = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x))), networks)
-            update = TorchUpdate(recipe, tensors, Moments.zeros(networks))
+            update = TorchUpdate(recipe, tensors, recipe.init(networks))
             tensors["x"].grad = torch.tensor(gradient, dtype=torch.float64)
             norm = update.apply()
             return tensors["x"].detach().numpy(), float(norm)
         from twinax.engines._optax import apply_update
 
-        moments = jtu.tree_map(jnp.array, Moments.zeros(networks))
+        moments = jtu.tree_map(jnp.array, recipe.init(networks))
         after, _, norm = apply_update(recipe, networks, {"x": jnp.array(gradient)}, moments)
         return np.asarray(after["x"]), float(norm)
 
@@ -509,7 +509,8 @@ def test_a_parameter_without_gradient_decays_in_torch_too():
 
     networks = {"seen": np.ones(2), "unseen": np.ones(2)}
     tensors = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x))), networks)
-    update = TorchUpdate(Optimizer("adamw", 0.1, weight_decay=0.5), tensors, Moments.zeros(networks))
+    recipe = Optimizer("adamw", 0.1, weight_decay=0.5)
+    update = TorchUpdate(recipe, tensors, recipe.init(networks))
     update.differentiate(tensors["seen"].sum())
     update.apply()
     np.testing.assert_allclose(tensors["unseen"].detach().numpy(), 0.95)

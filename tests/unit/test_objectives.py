@@ -159,7 +159,7 @@ def test_objectives_are_those_of_slow_loops(world, kind):
         wanted = slow(entries, env.stops) if name == "flow_matching" else slow(entries)
         loss, terms = OBJECTIVES[name].function(scores_of(world, kind))
         assert loss == pytest.approx(wanted, rel=1e-6), name
-        assert np.shape(loss) == () and all(np.shape(term) == () for term in terms.values())
+        assert np.shape(loss) == () and all(np.shape(term) == () for term in terms.log().values())
 
 
 @pytest.mark.parametrize("decay", [0.3, 1.0, 1.7])
@@ -215,12 +215,10 @@ def test_extreme_decays_over_each_trajectory(decay):
 def test_terms_make_up_the_loss():
     for world, env in WORLDS.items():
         s = scores_of(world)
-        ends, inner = len(trajectories_of(world).length), int((s.valid & ~s.terminal).sum())
         for name in ("detailed_balance", "forward_looking", "flow_matching"):
             loss, terms = OBJECTIVES[name].function(s)
-            assert set(terms) == {"terminal", "inner"}
-            whole = (ends * terms["terminal"] + inner * terms["inner"]) / (ends + inner)
-            assert loss == pytest.approx(whole, rel=1e-12), (env, name)
+            assert set(terms.parts) == {"terminal_loss", "inner_loss"} and not terms.shown
+            assert loss == pytest.approx(sum(terms.parts.values()), rel=1e-12), (env, name)
 
 
 # In every framework

@@ -14,7 +14,7 @@ from twinax.envs import PointMaze
 from twinax.errors import TwinaxError
 from twinax.noise import below
 from twinax.offline import GymnasiumTask, MazeTask, collect_gymnasium, collect_maze, label_maze, problem
-from twinax.optimizer import Moments
+from twinax.optimizer import Optimizer
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -55,7 +55,7 @@ def by_hand(subject, steps, seed=0):
 
     state = subject.init(seed)
     networks, targets = few.wide(state.networks), few.wide(state.targets)
-    moments = Moments.zeros(networks)
+    moments = Optimizer().init(networks)
     first, second = moments.first, moments.second
     carry = few.wide(state.carry)
     agent, rate = subject.agent, subject.optimizer.learning_rate

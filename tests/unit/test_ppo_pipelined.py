@@ -78,7 +78,7 @@ def stay(state, loss, batch, still=()):
     return state, dict.fromkeys(TERMS, np.zeros(()))
 
 
-TERMS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
+TERMS = ("loss", "policy_loss", "value_loss", "entropy_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
 
 
 def test_resuming_is_exact(beside):

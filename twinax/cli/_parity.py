@@ -1,11 +1,11 @@
-"""Prove that engines agree: values, gradients of each term and optimizer steps, in float64, on the same draws."""
+"""Prove that engines agree: values, gradients of each part and optimizer steps, in float64, on the same draws."""
 
 from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
 
-from twinax.cli import _console, _settings
+from twinax.cli import _console, _progress, _settings
 
 HELP = "check that engines agree; exit 1 and the likely cause if not"
 
@@ -20,7 +20,10 @@ def run(found: Namespace) -> int:
     config = conf.compose(found.overrides)
     problem = conf.build_problem(config)
     section = config.parity
-    report = parity.check(problem, section.modes, section.steps, config.seed, section.tolerance)
+    with _progress.line("parity") as say:
+        report = parity.check(
+            problem, section.modes, section.steps, config.seed, section.tolerance, progress=lambda *now: say(now)
+        )
     path = _settings.choose_directory(config, "parity") / "parity.json"
     _settings.write_json(path, json.loads(report.to_json()))
     _console.facts({"problem": _settings.sentence(config)})

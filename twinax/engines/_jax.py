@@ -20,7 +20,7 @@ from twinax.engines._optax import apply_update
 from twinax.engines._side_by_side import SideBySide
 from twinax.noise import key_draws, shard_draws
 from twinax.optimizer import Optimizer
-from twinax.problem import Loss, Metrics, Problem, State, Update
+from twinax.problem import Loss, Metrics, Problem, State, Update, logging
 
 SEEDS = "seeds"
 
@@ -30,8 +30,10 @@ def widened(draws: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     return {k: v.astype(dtype) if jnp.issubdtype(v.dtype, jnp.floating) else v for k, v in draws.items()}
 
 
-def gradients(problem: Problem, loss: Loss, networks: Any, batch: Any) -> tuple[tuple[Any, Metrics], Any]:
-    """((loss, terms), gradients), with the ragged part of the batch in the smallest size that holds it.
+def gradients(
+    problem: Problem, loss: Callable[..., tuple[Any, Any]], networks: Any, batch: Any
+) -> tuple[tuple[Any, Any], Any]:
+    """((loss, what comes with it), gradients), with the ragged part of the batch in the smallest size that holds it.
 
     The choice of size, or between alternatives, stands outside the differentiation: inside, every branch would have to
     hand out residuals for all the others. It stands before the optimizer: a conditional that gives out networks and
@@ -58,15 +60,15 @@ def make_update(problem: Problem) -> Update:
 
 
 def updating(optimizer: Optimizer, differentiate: Callable[..., tuple[tuple[Any, Metrics], Any]]) -> Update:
-    """An update primitive from a way to differentiate: (loss, networks, batch) -> ((value, terms), gradients)."""
+    """An update primitive from a way to differentiate: (loss, networks, batch) -> ((value, log), gradients)."""
 
     def update(state: State, loss: Loss, batch: Any, still: tuple[str, ...] = ()) -> tuple[State, Metrics]:
         if still:
             return partial_update(update, state, loss, batch, still)
-        (value, terms), grads = ops.across_shards(differentiate(loss, state.networks, batch))
+        (value, log), grads = ops.across_shards(differentiate(logging(loss), state.networks, batch))
         networks, moments, norm = apply_update(optimizer, state.networks, grads, state.optimizer)
         state = dataclasses.replace(state, networks=networks, optimizer=moments)
-        return state, {"loss": value, **terms, "grad_norm": norm}
+        return state, {"loss": value, **log, "grad_norm": norm}
 
     return update
 

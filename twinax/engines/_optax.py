@@ -14,8 +14,13 @@ from twinax.optimizer import Moments, Optimizer
 
 def apply_update(recipe: Optimizer, networks: Any, gradients: Any, moments: Moments) -> tuple[Any, Moments, jax.Array]:
     """New networks, new moments, and the norm of the gradients before clipping."""
-    if isinstance(moments.count, dict):
+    if recipe.separate:
         return _apply_separately(recipe, networks, gradients, moments)
+    return _apply_together(recipe, networks, gradients, moments)
+
+
+def _apply_together(recipe: Optimizer, networks: Any, gradients: Any, moments: Moments):
+    """All parameters by one optimizer."""
     # As products: XLA's plain sum on the CPU adds one number after the other.
     norm = jnp.sqrt(sum(jnp.vdot(g, g) for g in jax.tree.leaves(gradients)))
     clipped = recipe.clipped(tree.named_leaves(gradients), norm)
@@ -43,14 +48,17 @@ def apply_update(recipe: Optimizer, networks: Any, gradients: Any, moments: Mome
     return jax.tree.map(move, networks, updates, rates), Moments(count, first, second), norm
 
 
-def _apply_separately(recipe: Optimizer, networks: dict[str, Any], gradients: dict[str, Any], moments: Moments):
+def _apply_separately(recipe: Optimizer, networks: Any, gradients: Any, moments: Moments):
     """Each network by an optimizer of its own."""
-    new, norms = {}, []
-    for name, network in networks.items():
-        part = moments.only([name])
-        alone = Moments(part.count[name], part.first, part.second)
-        found, after, norm = apply_update(recipe, {name: network}, {name: gradients[name]}, alone)
-        moments = moments.merged(Moments({name: after.count}, after.first, after.second))
-        new |= found
+    trees = (networks, gradients, moments.first, moments.second)
+    parts = [recipe.owned(tree.named_leaves(part)) for part in trees]
+    counts, norms, new = {}, [], ({}, {}, {})
+    for owner in parts[0]:
+        mine, slopes, first, second = (part[owner] for part in parts)
+        found, after, norm = _apply_together(recipe, mine, slopes, Moments(moments.count[owner], first, second))
+        counts[owner] = after.count
         norms.append(norm)
-    return new, moments, jnp.sqrt(sum(norm * norm for norm in norms))
+        for whole, part in zip(new, (found, after.first, after.second), strict=True):
+            whole.update(part)
+    moved, first, second = (tree.with_leaves(networks, whole) for whole in new)
+    return moved, Moments(counts, first, second), jnp.sqrt(sum(norm * norm for norm in norms))

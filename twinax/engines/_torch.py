@@ -16,11 +16,8 @@ from twinax.engines._draw_blocks import DrawBlocks
 from twinax.engines._engine import EVALUATION, Engine
 from twinax.memory import is_mapped
 from twinax.noise import generator_draws, numpy_draws
-from twinax.optimizer import Moments, Optimizer
-from twinax.problem import Loss, Metrics, Problem, State
-
-ALL = ""
-"""The owner of every parameter where one optimizer has them all."""
+from twinax.optimizer import ALL, Moments, Optimizer
+from twinax.problem import Loss, Metrics, Problem, State, logging
 
 
 def to_tensors(values: Any) -> Any:
@@ -47,7 +44,7 @@ class TorchUpdate:
         # One group for each rate: a fused step costs as much for a group as for a parameter.
         by_rate: dict[tuple[str, float], list[Any]] = {}
         for name, parameter in self.parameters.items():
-            by_rate.setdefault((self._owner(name), recipe.rate(name)), []).append(parameter)
+            by_rate.setdefault((recipe.owner(name), recipe.rate(name)), []).append(parameter)
         groups = [{"params": parameters, "lr": rate} for (_, rate), parameters in by_rate.items()]
         self.owners = [owner for owner, _ in by_rate]
         if recipe.name == "sgd":
@@ -67,14 +64,10 @@ class TorchUpdate:
         first, second = tree.named_leaves(moments.first), tree.named_leaves(moments.second)
         for name, parameter in self.parameters.items():
             self.optimizer.state[parameter] = {
-                "step": torch.tensor(float(self.counts[self._owner(name)])),
+                "step": torch.tensor(float(self.counts[self.recipe.owner(name)])),
                 "exp_avg": torch.from_numpy(np.array(first[name], order="C")),
                 "exp_avg_sq": torch.from_numpy(np.array(second[name], order="C")),
             }
-
-    def _owner(self, name: str) -> str:
-        """Whose count and norm a parameter goes by."""
-        return name.partition(".")[0] if self.recipe.separate else ALL
 
     def moments(self, like: Moments) -> Moments:
         """What the optimizer remembers, as NumPy arrays."""
@@ -105,9 +98,7 @@ class TorchUpdate:
     def apply(self) -> torch.Tensor:
         """Clip, step, and give the norm of the gradients before clipping."""
         moving = {name: p for name, p in self.parameters.items() if p.grad is not None}
-        owned: dict[str, dict[str, Any]] = {}
-        for name, parameter in moving.items():
-            owned.setdefault(self._owner(name), {})[name] = parameter.grad
+        owned = self.recipe.owned({name: p.grad for name, p in moving.items()})
         norms = {}
         for owner, gradients in owned.items():
             norms[owner] = torch.nn.utils.get_total_norm(list(gradients.values()))
@@ -127,10 +118,10 @@ class TorchUpdate:
         return torch.linalg.vector_norm(torch.stack(list(norms.values()))) if self.recipe.separate else norms[ALL]
 
     def __call__(self, state: State, loss: Loss, batch: Any, still: tuple[str, ...] = ()) -> tuple[State, Metrics]:
-        value, terms = loss(state.networks, self.prepare(batch))
+        value, log = logging(loss)(state.networks, self.prepare(batch))
         self.differentiate(value, still)
         norm = self.apply()
-        return state, {"loss": value, **terms, "grad_norm": norm}
+        return state, {"loss": value.detach(), **log, "grad_norm": norm}
 
 
 class TorchEngine(Engine):
@@ -196,7 +187,7 @@ class TorchEngine(Engine):
             state, terms = self.problem.step(self._state, self._draws(int(self._state.step)), settings, self._update)
             self._state = dataclasses.replace(state, step=state.step + 1)
             for name, value in terms.items():
-                logs.setdefault(name, []).append(float(value.detach()))
+                logs.setdefault(name, []).append(float(value))
         return {name: np.array(values, self.dtype) for name, values in logs.items()}
 
     @torch.no_grad()

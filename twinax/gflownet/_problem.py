@@ -22,8 +22,8 @@ from twinax.gflownet._policy import Networks, PolicyOptions, backward_log_probs,
 from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
 from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout
 from twinax.noise import Draw
-from twinax.optimizer import Moments, Optimizer
-from twinax.problem import Metrics, Problem, State
+from twinax.optimizer import Optimizer
+from twinax.problem import Metrics, Problem, State, Terms
 
 TILE = 16_384
 """States that an exact evaluation looks at in one piece."""
@@ -93,7 +93,7 @@ class GFlowNet(Problem):
             networks=networks,
             targets=None,
             carry=Samples.empty(self.env, self.metrics.fifo, self.batch_size),
-            optimizer=Moments.zeros(networks),
+            optimizer=self.optimizer.init(networks),
             step=np.zeros((), np.int32),
             seed=np.array(seed, np.uint32),
         )
@@ -126,14 +126,14 @@ class GFlowNet(Problem):
         """The log-probabilities that the objective is made of."""
         return score(self.env, networks, batch, self.policy.backward, self.needs, size)
 
-    def loss(self, networks: Networks, batch: Trajectories | Visited, size: int | None = None) -> tuple[Any, Metrics]:
+    def loss(self, networks: Networks, batch: Trajectories | Visited, size: int | None = None) -> tuple[Any, Terms]:
         s = self.scores(networks, batch, size)
         entry = objectives.OBJECTIVES[self.objective]
         loss, terms = entry.function(s, **{name: getattr(self, name) for name in entry.options})
-        extras = {"log_reward": ops.mean(s.log_reward), "length": ops.mean(ops.cast(batch.length, s.log_reward))}
+        shown = {"log_reward": ops.mean(s.log_reward), "length": ops.mean(ops.cast(batch.length, s.log_reward))}
         if s.log_z is not None:
-            extras["log_z"] = s.log_z
-        return loss, {**terms, **extras}
+            shown["log_z"] = s.log_z
+        return loss, Terms(terms.parts, {**terms.shown, **shown}, terms.arrays)
 
     # Evaluation
 

@@ -1,7 +1,7 @@
 """The objectives, as pure functions of log-probabilities: `loss, terms = objective(scores)`.
 
-All losses are plain mean squares (no factor 1/2). Terms are parts of the loss that can be
-differentiated on their own; parity compares each.
+All losses are plain mean squares (no factor 1/2). The parts of the terms add up to the loss and can be differentiated
+on their own; parity compares each.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from twinax import ops
 from twinax.errors import TwinaxError, UnknownName
 from twinax.gflownet._scores import Scores
+from twinax.problem import Terms
 from twinax.types import Array, Float
-
-Terms = dict[str, Array]
 
 
 def trajectory_balance(s: Scores) -> tuple[Array, Terms]:
     """(log Z + sum log P_F - log R - sum log P_B)^2, mean over trajectories."""
     residual = s.log_z + ops.sum(s.log_pf - s.log_pb, 0) - s.log_reward
-    return ops.mean(ops.square(residual)), {}
+    return ops.mean(ops.square(residual)), Terms()
 
 
 def detailed_balance(s: Scores) -> tuple[Array, Terms]:
@@ -47,7 +46,7 @@ def modified_detailed_balance(s: Scores) -> tuple[Array, Terms]:
     log_flow = s.state_log_reward - s.log_pf_stop
     following = ops.concat([log_flow[1:], log_flow[:1]])
     residual = log_flow + s.log_pf - following - s.log_pb
-    return ops.mean(ops.square(residual), mask=s.valid & ~s.terminal), {}
+    return ops.mean(ops.square(residual), mask=s.valid & ~s.terminal), Terms()
 
 
 def subtrajectory_balance(s: Scores, decay: float = 0.9, normalise: str = "batch") -> tuple[Array, Terms]:
@@ -75,7 +74,7 @@ def subtrajectory_balance(s: Scores, decay: float = 0.9, normalise: str = "batch
     weight = ops.where(inside, ops.exp(ops.where(exponent < 0, exponent, 0.0)), 0.0)
     squares, weights = ops.sum(weight * ops.square(residual), (0, 1)), ops.sum(weight, (0, 1))
     loss = ops.mean(squares / weights) if normalise == "trajectory" else ops.sum(squares) / ops.sum(weights)
-    return loss, {}
+    return loss, Terms()
 
 
 def flow_matching(s: Scores, normalise: str = "batch") -> tuple[Array, Terms]:
@@ -97,17 +96,13 @@ def flow_matching(s: Scores, normalise: str = "batch") -> tuple[Array, Terms]:
     of_others, of_ends = (
         ops.sum(ops.sum(ops.square(x), 0) / divisor) for x, divisor in zip((residual, end), divisors, strict=True)
     )
-    terms = {
-        "terminal": ops.mean(ops.square(end), mask=s.terminal),
-        "inner": ops.mean(ops.square(residual), mask=inner),
-    }
-    return of_others + of_ends, terms
+    return of_others + of_ends, Terms({"terminal_loss": of_ends, "inner_loss": of_others})
 
 
 def log_partition_variance(s: Scores) -> tuple[Array, Terms]:
     """Variance over the batch of log R + sum log P_B - sum log P_F, each an estimate of log Z (VarGrad)."""
     estimate = log_z_estimates(s)
-    return ops.mean(ops.square(estimate - ops.stop_gradient(ops.mean(estimate)))), {}
+    return ops.mean(ops.square(estimate - ops.stop_gradient(ops.mean(estimate)))), Terms()
 
 
 def log_z_estimates(s: Scores) -> Float[Array, " batch"]:
@@ -121,12 +116,12 @@ def _next_log_flow(s: Scores) -> Float[Array, "time batch"]:
 
 
 def _mean_square_by_end(residual: Float[Array, "time batch"], s: Scores) -> tuple[Array, Terms]:
+    """The mean over transitions; its parts are what the last transitions and all others contribute to it."""
     square = ops.square(residual)
-    terms = {
-        "terminal": ops.mean(square, mask=s.terminal),
-        "inner": ops.mean(square, mask=s.valid & ~s.terminal),
-    }
-    return ops.mean(square, mask=s.valid), terms
+    number = ops.sum(ops.cast(s.valid, square))
+    ends, others = (ops.where(mask, square, 0.0) for mask in (s.terminal, s.valid & ~s.terminal))
+    parts = {"terminal_loss": ops.sum(ends) / number, "inner_loss": ops.sum(others) / number}
+    return ops.mean(square, mask=s.valid), Terms(parts)
 
 
 @dataclass(frozen=True)
@@ -201,7 +196,7 @@ def register(
     """Make an objective of one's own known by name; `needs` names the optional fields of `Scores` that it reads.
 
     >>> def mine(s):
-    ...     return ops.mean(ops.square(log_z_estimates(s) - s.log_z)), {}
+    ...     return ops.mean(ops.square(log_z_estimates(s) - s.log_z)), Terms()
     >>> register("mine", mine, needs={"log_z"}, log_z="log_z")
     >>> objective("mine").needs
     frozenset({'log_z'})

@@ -18,8 +18,8 @@ from twinax.iqn._players import Players, random_action
 from twinax.iqn._replay import Batch, Replay, reprioritise, sample
 from twinax.networks import ema, frozen
 from twinax.noise import Draw, below
-from twinax.optimizer import Moments, Optimizer
-from twinax.problem import Metrics, Problem, State
+from twinax.optimizer import Optimizer
+from twinax.problem import Metrics, Problem, State, Terms
 
 Group = Learners | Players
 
@@ -58,6 +58,8 @@ class Agents(Problem):
     """Whether an evaluation shows one world turn by turn."""
 
     best = ("score_greedy",)
+    parity_steps = 10
+    """An epoch is a hundred turns of every agent, and a train step of each."""
 
     def __post_init__(self):
         have = sum(group.count for group in self.groups.values())
@@ -104,7 +106,7 @@ class Agents(Problem):
             networks=networks,
             targets=tree.map_leaves(np.copy, networks),
             carry=replay,
-            optimizer=Moments.zeros(networks),
+            optimizer=self.optimizer.init(networks),
             step=np.zeros((), np.int32),
             seed=np.array(seed, np.uint32),
         )
@@ -239,7 +241,7 @@ class Agents(Problem):
         first = {key: value[0] for key, value in below(draws, "train").items()}
         return replays, self.lesson(replays, state.targets, first)
 
-    def loss(self, networks, batch: Lesson, size: int | None = None) -> tuple[Any, Metrics]:
+    def loss(self, networks, batch: Lesson, size: int | None = None) -> tuple[Any, Terms]:
         losses, values, errors = [], [], {}
         for name, group in self.learners.items():
             weights = batch.batches[name].weights
@@ -253,11 +255,10 @@ class Agents(Problem):
             losses.append(ops.sum(each))
             values.append(ops.mean(parts["value"]))
             errors[name] = parts["errors"]
-        terms = {f"loss_{name}": loss for name, loss in zip(self.learners, losses, strict=True)}
-        terms["value"] = sum(values) / len(values)
-        if any(group.replay.alpha for group in self.learners.values()):
-            terms |= {f"errors/{name}": error for name, error in errors.items()}
-        return sum(losses), terms
+        parts = {f"loss_{name}": loss for name, loss in zip(self.learners, losses, strict=True)}
+        prioritised = any(group.replay.alpha for group in self.learners.values())
+        rows = {f"errors/{name}": error for name, error in errors.items()} if prioritised else {}
+        return sum(losses), Terms(parts, {"value": sum(values) / len(values)}, rows)
 
     def step(self, state: State, draws, settings, update) -> tuple[State, Metrics]:
         epsilon = self.epsilons(state.step, settings)

@@ -13,10 +13,10 @@ from twinax import ops
 from twinax.errors import TwinaxError, UnknownName
 from twinax.noise import Draw
 from twinax.offline._encoders import encoder, make_encoder, with_encoders
+from twinax.problem import Terms
 
 Batch = Mapping[str, Any]
 """Rows of the data by name: observations, actions, next_observations, rewards, masks, and what `needs` adds."""
-Terms = dict[str, Any]
 PHASES = ("pretrain", "finetune")
 
 
@@ -54,7 +54,7 @@ class Nets:
 
 
 Loss = Callable[[Nets, Batch, Mapping[str, Any]], tuple[Any, Terms]]
-"""(networks, batch, draws) -> (scalar, terms)"""
+"""(networks, batch, draws) -> (scalar, terms), the parts of which add up to the scalar"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,13 +218,23 @@ def latent_of(batch: Batch) -> Any:
     return batch.get("latents")
 
 
-def spread(name: str, values: Any) -> Terms:
+def spread(name: str, values: Any) -> dict[str, Any]:
     """The mean, the largest and the smallest of a term's values, for the log."""
     values = ops.stop_gradient(values)
     return {f"{name}_mean": ops.mean(values), f"{name}_max": ops.max(values), f"{name}_min": ops.min(values)}
 
 
-def cloning_terms(distribution: Any, batch: Batch, loss: Any) -> Terms:
-    """What is logged of behavioural cloning."""
+def cloning_terms(distribution: Any, batch: Batch, loss: Any) -> dict[str, Any]:
+    """What is shown of behavioural cloning, whose loss without a weight this is."""
     away = ops.stop_gradient(distribution.mode) - batch["actions"]
-    return {"bc_loss": loss, "bc_log_prob": -loss, "mse": ops.mean(away * away)}
+    return {"bc_log_prob": -loss, "mse": ops.mean(away * away)}
+
+
+def guided(q: Any, q_loss: Any, distribution: Any, batch: Batch, alpha: float) -> tuple[Any, Terms]:
+    """The loss of an actor that follows a critic and stays near the data: q_loss - alpha E log pi(a | s)."""
+    cloned = -ops.mean(distribution.log_prob(batch["actions"]))
+    bc_loss = alpha * cloned
+    loss = q_loss + bc_loss
+    shown = {"actor_loss": loss, "q_mean": ops.mean(q), "q_abs_mean": ops.mean(ops.abs(q))}
+    parts = {"q_loss": q_loss, "bc_loss": bc_loss}
+    return loss, Terms(parts, {**shown, **cloning_terms(distribution, batch, cloned)})

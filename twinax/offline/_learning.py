@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,8 @@ import numpy as np
 from twinax import ops, tree
 from twinax.networks import ema, frozen
 from twinax.offline._agent import Agent, Nets, Sizes
-from twinax.optimizer import Moments
-from twinax.problem import Metrics, State, Update
+from twinax.optimizer import Optimizer
+from twinax.problem import Metrics, State, Terms, Update
 
 
 @tree.record
@@ -36,7 +38,7 @@ class Lesson:
         return dataclasses.replace(self, choice=None, full=full)
 
 
-def first_state(agent: Agent, sizes: Sizes, seed: int) -> State:
+def first_state(agent: Agent, sizes: Sizes, optimizer: Optimizer, seed: int) -> State:
     """Fresh networks, and targets that are copies of them."""
     rng = np.random.default_rng(seed)
     networks = agent.build(rng, sizes)
@@ -44,16 +46,16 @@ def first_state(agent: Agent, sizes: Sizes, seed: int) -> State:
         networks=networks,
         targets=tree.map_leaves(np.copy, agent.first_targets(networks, rng, sizes)),
         carry={},
-        optimizer=Moments.zeros(networks),
+        optimizer=optimizer.init(networks),
         step=np.zeros((), np.int32),
         seed=np.array(seed, np.uint32),
     )
 
 
-def total_loss(agent: Agent, networks: Any, lesson: Lesson) -> tuple[Any, Metrics]:
+def total_loss(agent: Agent, networks: Any, lesson: Lesson) -> tuple[Any, Terms]:
     """The sum of an agent's losses, and their terms as `loss.term`; of two phases each has its name before that."""
     nets = Nets(networks, frozen(networks), frozen(lesson.targets))
-    total, terms = 0.0, dict(lesson.last)
+    losses, parts, shown = [], {}, {}
     for phase, rows in lesson.rows.items():
         prefix = f"{phase}." if len(lesson.rows) > 1 else ""
         draws = lesson.draws[phase]
@@ -61,10 +63,12 @@ def total_loss(agent: Agent, networks: Any, lesson: Lesson) -> tuple[Any, Metric
         for name, loss in agent.losses(phase).items():
             if phase == "finetune" and not lesson.full and name in agent.gated:
                 continue
-            value, found = loss(nets, rows, draws)
-            total = total + value
-            terms |= {f"{prefix}{name}.{key}": ops.stop_gradient(term) for key, term in found.items()}
-    return total, terms
+            value, terms = loss(nets, rows, draws)
+            losses.append(value)
+            parts |= {f"{prefix}{name}.{key}": part for key, part in terms.parts.items()}
+            shown |= {f"{prefix}{name}.{key}": term for key, term in terms.shown.items()}
+    last = {name: term for name, term in lesson.last.items() if name not in parts}
+    return reduce(add, losses), Terms(parts, {**last, **shown})
 
 
 def followed(agent: Agent, state: State, phase: str, full: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from twinax.noise import Draw, generator_draws
 from twinax.offline._agent import PHASES, Agent, Sizes
 from twinax.offline._learning import Lesson, first_state, learned, total_loss
 from twinax.optimizer import Optimizer
-from twinax.problem import Metrics, State
+from twinax.problem import Metrics, State, Terms
 
 ADAM = Optimizer(learning_rate=3e-4)
 
@@ -36,7 +36,7 @@ class TorchAgent:
         from twinax.engines._torch import TorchUpdate, to_tensors
 
         self.agent, self.sizes = agent, sizes
-        start = first_state(agent, sizes, seed)
+        start = first_state(agent, sizes, optimizer, seed)
         self.networks = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(x)), start.networks)
         """The networks: trees of parameters."""
         self.targets = to_tensors(start.targets)
@@ -69,9 +69,9 @@ class TorchAgent:
         lesson = Lesson({phase: rows}, {phase: dict(draws)}, self.targets, full=full)
         state, terms = learned(state, self.agent, self._loss, lesson, phase, self._optimizer)
         self.targets, self.steps = state.targets, self.steps + 1
-        return {name: float(value.detach()) for name, value in terms.items()}
+        return {name: float(value) for name, value in terms.items()}
 
-    def _loss(self, networks, lesson: Lesson) -> tuple[Any, Metrics]:
+    def _loss(self, networks, lesson: Lesson) -> tuple[Any, Terms]:
         return total_loss(self.agent, networks, lesson)
 
     def begin_finetuning(self, labelled: Mapping[str, Any] | None = None) -> None:
@@ -135,7 +135,7 @@ def jax_agent(
 
     primitive = updating(optimizer, lambda loss, *given: jax.value_and_grad(loss, has_aux=True)(*given))
 
-    def loss(networks, lesson: Lesson) -> tuple[Any, Metrics]:
+    def loss(networks, lesson: Lesson) -> tuple[Any, Terms]:
         return total_loss(agent, networks, lesson)
 
     def update(state: State, batch, draws=None, phase: str = "finetune", full: bool = True):
@@ -149,7 +149,7 @@ def jax_agent(
         state, terms = learned(state, agent, loss, lesson, phase, primitive)
         return dataclasses.replace(state, carry=carry, step=state.step + 1), terms
 
-    start = first_state(agent, sizes, seed)
+    start = first_state(agent, sizes, optimizer, seed)
     memory = agent.memory(sizes)
     start = dataclasses.replace(start, carry={"memory": memory} if memory else {})
     return jtu.tree_map(lambda x: jnp.asarray(np.asarray(x)), start), update

@@ -9,7 +9,7 @@ import numpy as np
 from twinax.errors import TwinaxError
 from twinax.offline._agent import Agent, Sizes
 from twinax.offline._normaliser import Normaliser
-from twinax.optimizer import Moments
+from twinax.optimizer import Optimizer
 from twinax.problem import State
 
 
@@ -39,7 +39,7 @@ def load_pretrained(run: Path | str, agent: Agent, sizes: Sizes) -> tuple[State,
         networks=networks,
         targets=agent.first_targets(networks, rng, sizes),
         carry={"normaliser": statistics_of(None, sizes)},
-        optimizer=Moments.zeros(networks),
+        optimizer=Optimizer(separate=config["optimizer"]["separate"]).init(networks),
         step=np.zeros((), np.int32),
         seed=np.zeros((), np.uint32),
     )

@@ -24,7 +24,7 @@ from twinax.offline._pretrained import statistics_of
 from twinax.offline._sampling import BatchOptions, batch_draws, batch_of_rows, sample_batch
 from twinax.offline._tasks import Task, judged
 from twinax.optimizer import Optimizer
-from twinax.problem import Metrics, Problem, State
+from twinax.problem import Metrics, Problem, State, Terms
 
 INFERRED_FROM = 10_000
 """Rows of labelled data from which a task's latent is inferred."""
@@ -123,12 +123,16 @@ class Offline(Problem):
             carry["latent"] = np.zeros(getattr(self.agent, "width"), np.float32)  # noqa: B009 - of these agents only
         if memory := self.agent.memory(self.widths):
             carry["memory"] = memory
-        fresh = dataclasses.replace(first_state(self.agent, self.widths, seed), carry=carry)
+        fresh = dataclasses.replace(first_state(self.agent, self.widths, self.optimizer, seed), carry=carry)
         if self.pretrained is None:
             return fresh
         kept = tree.map_leaves(np.copy, self.pretrained)
         return dataclasses.replace(
-            fresh, networks=kept.networks, targets=kept.targets, optimizer=kept.optimizer, step=kept.step
+            fresh,
+            networks=kept.networks,
+            targets=kept.targets,
+            optimizer=self.optimizer.adopted(kept.optimizer),
+            step=kept.step,
         )
 
     @cached_property
@@ -150,7 +154,7 @@ class Offline(Problem):
                 for phase in self.phases:
                     own = below(draws, phase)
                     rows = self.rows(phase, data, own, latent)
-                    found |= self.loss(networks, Lesson({phase: rows}, {phase: own}, targets))[1]
+                    found |= self.loss(networks, Lesson({phase: rows}, {phase: own}, targets))[1].log()
                 return found
 
             return jax.eval_shape(all_of, *given)
@@ -229,7 +233,7 @@ class Offline(Problem):
             rows[phase] = batch
         return carry, Lesson(rows, own, state.targets)
 
-    def loss(self, networks, batch: Lesson, size: int | None = None) -> tuple[Any, Metrics]:
+    def loss(self, networks, batch: Lesson, size: int | None = None) -> tuple[Any, Terms]:
         return total_loss(self.agent, networks, batch)
 
     def prepare(self, batch: Lesson) -> Lesson:
@@ -266,7 +270,7 @@ class Offline(Problem):
             full = (ops.cast(state.step, "int32") + 1) % self.agent.actor_freq == 0
             lesson = dataclasses.replace(lesson, choice=full, last=carry["terms"])
         state, terms = learned(state, self.agent, self.loss, lesson, phase, update, self.still(phase))
-        whole = {name: ops.stop_gradient(terms.pop(name)) for name in ("loss", "grad_norm")}
+        whole = {name: terms.pop(name) for name in ("loss", "grad_norm")}
         # A term that this phase does not have, or that was left out, is shown as it was last.
         carry["terms"] = {**carry["terms"], **terms}
         return (state.networks, state.optimizer, state.targets, carry), whole
@@ -331,7 +335,7 @@ class Offline(Problem):
         if self.validation is not None:
             phase, own = self.phases[-1], below(draws, "validation")
             rows = self._drawn(phase, tables["validation"], own, state.carry)
-            found["validation"] = self.loss(networks, Lesson({phase: rows}, {phase: own}, state.targets))[1]
+            found["validation"] = self.loss(networks, Lesson({phase: rows}, {phase: own}, state.targets))[1].log()
         return found
 
     def _given(self, state: State, networks: Any, tables: Mapping[str, Any]) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf, nan
 from typing import Any
+
+import numpy as np
 
 from twinax import tree
 from twinax.engines import MODES, make_engine, mode_name
@@ -15,15 +17,18 @@ from twinax.networks import as_torch_module, num_parameters
 from twinax.noise import numpy_draws
 from twinax.parity._counts import counts_of
 from twinax.parity._difference import FLOOR, WEIGHTS_FLOOR, compare
+from twinax.parity._differentiate import Values
 from twinax.parity._hints import Evidence, likely_cause
 from twinax.parity._loss_rungs import compare_gradients, compare_values
 from twinax.parity._optimizers import INJECTED, injected_updates
 from twinax.parity._precision import precision
-from twinax.parity._probes import padding_probe, transpose_probe
+from twinax.parity._probes import moved_networks, padding_probe, transpose_probe
 from twinax.parity._report import Report, Row
 from twinax.parity._sides import Side, make_sides, widened
-from twinax.problem import Problem
+from twinax.problem import Loss, Problem
 
+Progress = Callable[[str, str], None]
+"""Is told what is looked at next, and in which mode."""
 ROUNDING = "equal in float64 and not in float32: rounding, which grows with the number of steps. Nothing is wrong."
 
 
@@ -34,14 +39,16 @@ def check(
     seed: int = 0,
     tolerance: float = 1e-9,
     dtype: str = "float64",
+    progress: Progress | None = None,
 ) -> Report:
     """Run a problem in several modes with the same draws, and compare everything on the way.
 
-    The rungs: `structure` (parameter count, names, shapes, dtypes), `collect` (samples from equal draws), `values`
-    (the loss and each term, also against NumPy), `gradients` (of the loss and of each term, by parameter),
-    `optimizer` (equal injected gradients), `training` (loss and terms at each step; parameters, moments and carried
-    state at the end). The climb ends at the first rung that differs. The first mode is the reference. Without `steps`,
-    training goes on for `problem.parity_steps`. JAX's 64-bit setting is left as it was.
+    The rungs: `structure` (parameter count, names, shapes, dtypes), `collect` (samples from equal draws), `values` (the
+    loss and each term, also against NumPy, and that the parts add up to the loss), `gradients` (of the loss and of each
+    part, by parameter), `optimizer` (equal injected gradients), `training` (loss and terms at each step; parameters,
+    moments and carried state at the end). The climb ends at the first rung that differs. The first mode is the
+    reference. Without `steps`, training goes on for `problem.parity_steps`. `progress` is told what is looked at next,
+    and in which mode. JAX's 64-bit setting is left as it was.
 
     >>> check(problem).raise_if_different()  # doctest: +SKIP
     """
@@ -56,7 +63,7 @@ def check(
     for name in names:
         problem.check(name)
     with precision(dtype):
-        ladder = _Ladder(problem, names, steps, seed, tolerance, dtype)
+        ladder = _Ladder(problem, names, steps, seed, tolerance, dtype, progress)
         rows = tuple(ladder.climb())
         report = Report(rows, names, tolerance, dtype, num_parameters(ladder.state.networks), steps=steps)
         first = report.first_difference
@@ -76,6 +83,7 @@ class _Ladder:
     seed: int
     tolerance: float
     dtype: str
+    progress: Progress | None = None
 
     def __post_init__(self):
         self.engines: dict[str, Engine] = {
@@ -94,9 +102,14 @@ class _Ladder:
         if not self.problem.warm_up:
             return state
         engine = self.engines[self.reference]
+        self.say(f"{self.problem.warm_up} steps until there is something to learn from", self.reference)
         engine.load(state)
         engine.run(self.problem.warm_up)
         return engine.state()
+
+    def say(self, what: str, mode: str) -> None:
+        if self.progress is not None:
+            self.progress(what, mode)
 
     @property
     def reference(self) -> str:
@@ -120,6 +133,7 @@ class _Ladder:
         """Rung 1: what an engine holds after loading is what it was given."""
         want = tree.named_leaves(self.state.networks)
         for mode, engine in self.engines.items():
+            self.say("structure", mode)
             engine.load(self.state)
             have = tree.named_leaves(engine.state().networks)
             if mode == "torch":  # by the names that PyTorch itself will show
@@ -130,37 +144,62 @@ class _Ladder:
             yield _equal("dtypes", mode, {x.dtype.name for x in have.values()}, {self.dtype})
             yield from compare("structure", mode, "problem", have, want, 0.0)
 
+    def _inputs(self) -> tuple[Any, Any]:
+        """The draws of the step to come, and settings with constant data."""
+        draws = widened(numpy_draws(self.problem.draws(), self.seed, int(self.state.step)), self.dtype)
+        return draws, widened({**self.problem.settings(), **self.problem.data()}, self.dtype)
+
     def collect(self) -> Iterator[Row]:
         """Rung 2: equal draws, equal samples."""
-        draws = widened(numpy_draws(self.problem.draws(), self.seed, int(self.state.step)), self.dtype)
-        settings = widened({**self.problem.settings(), **self.problem.data()}, self.dtype)
+        draws, settings = self._inputs()
         found = {}
         for mode, side in self.sides.items():
+            self.say("samples", mode)
             carry, self.batches[mode] = side.collect(self.state, draws, settings)
             found[mode] = tree.named_leaves({"batch": self.batches[mode], "carry": carry})
         yield from self.compare("collect", found)
 
     def loss(self) -> Iterator[Row]:
-        """Rungs 3 and 4: each term's value, and its gradient by each parameter."""
-        networks, batches = self.state.networks, self.batches
-        results = {mode: side.differentiate(networks, batches[mode]) for mode, side in self.sides.items()}
-        values = {mode: result[0] for mode, result in results.items()}
-        gradients = {mode: result[1] for mode, result in results.items() if mode != "numpy"}
-        rows = int(self.problem.count(batches["numpy"])) if self.problem.sizes else None
-        probes = (
-            padding_probe(self.sides, networks, batches, values),
-            transpose_probe(lambda mode, nets: self.sides[mode].values(nets, batches[mode]), networks, values),
+        """Rungs 3 and 4: each term's value, that the parts add up to the loss, and the gradient of each part by each
+        parameter; then the same of the other losses of a step."""
+        rows = list(self._one_loss("", None, self.batches))
+        yield from rows
+        if not all(row.ok for row in rows):
+            return
+        given = (_copied(self.state), *self._inputs())
+        for name, (loss, batch) in self.problem.other_losses(*given).items():
+            yield from self._one_loss(f"{name}.", loss, dict.fromkeys(self.sides, batch))
+
+    def _one_loss(self, prefix: str, loss: Loss | None, batches: dict[str, Any]) -> Iterator[Row]:
+        networks, found = self.state.networks, {}
+        for mode, side in self.sides.items():
+            self.say(f"{prefix}values and gradients", mode)
+            found[mode] = side.differentiate(networks, batches[mode], loss=loss).named(prefix)
+
+        def values_of(mode: str, nets: Any) -> Values:
+            values = self.sides[mode].values(nets, batches[mode], loss)
+            return {prefix + name: value for name, value in values.items()}
+
+        values = {mode: one.values for mode, one in found.items()}
+        gradients = {mode: one.gradients for mode, one in found.items() if one.gradients}
+        rows = int(self.problem.count(batches["numpy"])) if self.problem.sizes and loss is None else None
+        probes = [transpose_probe(values_of, networks, values)]
+        if loss is None:
+            probes.insert(0, padding_probe(self.sides, networks, batches, values))
+        self.evidence = Evidence(values, gradients, counts_of(tuple(batches.values()), rows), tuple(probes))
+        yield from compare_values(found, self.reference, self.tolerance, self.dtype)
+        yield from compare_gradients(
+            found, self.reference, self.tolerance, lambda: values_of(self.reference, moved_networks(networks))
         )
-        counts = counts_of(tuple(batches.values()), rows)
-        self.evidence = Evidence(values, gradients, counts, probes)
-        yield from compare_values(values, self.reference, self.tolerance)
-        yield from compare_gradients(gradients, self.reference, self.tolerance)
 
     def optimizer(self) -> Iterator[Row]:
         """Rung 5: equal gradients, injected."""
         recipe, networks = self.problem.optimizer, self.state.networks
         frameworks = {side.differentiates_in for side in self.sides.values()}
-        found = {name: injected_updates(name, recipe, networks, INJECTED, self.seed) for name in frameworks}
+        found = {}
+        for name in frameworks:
+            self.say(f"{INJECTED} optimizer steps", name)
+            found[name] = injected_updates(name, recipe, networks, INJECTED, self.seed)
         yield from self.compare("optimizer", {mode: found[side.differentiates_in] for mode, side in self.sides.items()})
 
     def training(self) -> Iterator[Row]:
@@ -168,6 +207,7 @@ class _Ladder:
         found: dict[str, dict[str, Any]] = {}
         weights: dict[str, dict[str, Any]] = {}
         for mode, engine in self.engines.items():
+            self.say(f"{self.steps} training step{'s' * (self.steps > 1)}", mode)
             engine.load(self.state)
             try:
                 logs = engine.run(self.steps)
@@ -182,6 +222,11 @@ class _Ladder:
         if self.reference in found:
             yield from (_first_step(row, found, self.tolerance) for row in self.compare("training", found))
             yield from self.compare("training", weights, WEIGHTS_FLOOR)
+
+
+def _copied(state: Any) -> Any:
+    """NumPy's own copy: rings are written in place."""
+    return tree.map_leaves(lambda x: np.array(x), state)
 
 
 def _equal(item: str, mode: str, have: Any, want: Any) -> Row:

@@ -8,17 +8,16 @@ from typing import Any
 
 import jax
 
-from twinax import tree
 from twinax.bridge import to_jax, to_numpy
 from twinax.errors import TwinaxError, UnknownName, require
 from twinax.networks import num_parameters
 from twinax.parity._check import ROUNDING
 from twinax.parity._counts import counts_of
-from twinax.parity._differentiate import Gradients, Values, differentiate_jax, differentiate_torch, loss_last
+from twinax.parity._differentiate import Found, differentiate_torch, make_differentiate_jax
 from twinax.parity._hints import Evidence, likely_cause
 from twinax.parity._loss_rungs import compare_gradients, compare_values
 from twinax.parity._precision import precision
-from twinax.parity._probes import masked_entries_probe, transpose_probe
+from twinax.parity._probes import masked_entries_probe, moved_networks, transpose_probe
 from twinax.parity._report import Report
 from twinax.parity._sides import widened
 
@@ -33,7 +32,8 @@ def compare_losses(
 ) -> Report:
     """Values, terms and gradients by parameter of a PyTorch loss against a JAX loss, and why they differ.
 
-    A loss is `loss(networks, batch)` and returns a scalar, or a scalar and a dict of scalar terms. `networks` and
+    A loss is `loss(networks, batch)` and returns a scalar, a scalar and a dict of scalar terms, or a scalar and
+    `twinax.Terms`, whose parts are then checked to add up to it. `networks` and
     `batch` are trees of arrays of any framework; each loss receives copies in its own. A `torch.nn.Module` stands for
     the dict of its parameters by name (as `torch.func.functional_call` takes it). Masks are boolean arrays, True
     where an entry counts. JAX's 64-bit setting is left as it was.
@@ -50,24 +50,30 @@ def compare_losses(
     if not any(leaf.dtype.kind == "f" for leaf in jax.tree.leaves(networks)):
         raise TwinaxError("the networks hold no floating-point array, so there is no gradient to compare")
 
-    def differentiate(side: str, nets: Any, data: Any) -> tuple[Values, Gradients]:
+    in_jax = make_differentiate_jax(loss_jax, compiled=False)
+
+    def differentiate(side: str, nets: Any, data: Any) -> Found:
         if side == "torch":
             return differentiate_torch(loss_torch, nets, data)
-        values, gradients = differentiate_jax(loss_jax, *to_jax((nets, data), narrow="allow"))
-        return to_numpy((loss_last(values), {name: tree.named_leaves(g) for name, g in gradients.items()}))
+        return in_jax(*to_jax((nets, data), narrow="allow"))
 
     with precision(dtype):
         results = {side: differentiate(side, networks, batch) for side in ("torch", "jax")}
-        values = {side: result[0] for side, result in results.items()}
-        gradients = {side: result[1] for side, result in results.items()}
-        rows = (*compare_values(values, "torch", tolerance), *compare_gradients(gradients, "torch", tolerance))
+        values = {side: found.values for side, found in results.items()}
+        gradients = {side: found.gradients for side, found in results.items()}
+        rows = (
+            *compare_values(results, "torch", tolerance, dtype),
+            *compare_gradients(
+                results, "torch", tolerance, lambda: differentiate("torch", moved_networks(networks), batch).values
+            ),
+        )
         report = Report(rows, ("torch", "jax"), tolerance, dtype, num_parameters(networks))
         first = report.first_difference
         if first is None:
             return report
         probes = (
-            masked_entries_probe(lambda side, data: differentiate(side, networks, data)[0], batch, values),
-            transpose_probe(lambda side, nets: differentiate(side, nets, batch)[0], networks, values),
+            masked_entries_probe(lambda side, data: differentiate(side, networks, data).values, batch, values),
+            transpose_probe(lambda side, nets: differentiate(side, nets, batch).values, networks, values),
         )
         hint = likely_cause(first, Evidence(values, gradients, counts_of(batch), probes))
     if dtype == "float32" and compare_losses(loss_torch, loss_jax, networks, batch).ok:

@@ -17,6 +17,8 @@ SMALL = 1e-2
 """Relative differences below this are no structural error."""
 BY = " d "
 """Between a term and a parameter in the name of a gradient."""
+SUM = "sum of the parts"
+"""The item of a row that compares a side with itself: do the parts add up to the loss?"""
 
 Probe = Callable[[str, Row], str | None]
 
@@ -37,6 +39,8 @@ class Evidence:
 
 def likely_cause(row: Row, evidence: Evidence) -> str:
     """A sentence for the first difference of a report."""
+    if row.item == SUM:
+        return f"{_NOT_THE_SUM[row.rung]} {row.note}."
     if row.rung in ("values", "gradients"):
         term = row.item.split(BY)[0]
         text = _cause_in_loss(term, row, evidence)
@@ -44,6 +48,10 @@ def likely_cause(row: Row, evidence: Evidence) -> str:
     return _BY_RUNG[row.rung]
 
 
+_NOT_THE_SUM = {
+    "values": "a term was dropped, doubled, or has another weight in the loss than in its parts:",
+    "gradients": "a term is counted but not differentiated in the loss (detached or stop_gradient):",
+}
 _BY_RUNG = {
     "structure": "the networks are not built alike: compare layer sizes, biases and which heads exist.",
     "collect": "equal draws gave different samples: compare masks, exploration settings and the logits that the "
@@ -124,11 +132,11 @@ def _factor(term: str, row: Row, evidence: Evidence) -> str | None:
 def constant_ratio(term: str, row: Row, evidence: Evidence) -> tuple[float, bool] | None:
     """One factor between both sides' value and gradients of a term, and whether gradients confirm it."""
     a, b = (evidence.values[side].get(term) for side in (row.against, row.side))
-    if a is None or b is None:
+    if a is None or b is None or np.ndim(a) or np.ndim(b):
         return None
     ratios = [] if not a else [float(b) / float(a)]
     confirmed = False
-    if all(side in evidence.gradients for side in (row.against, row.side)):
+    if all(term in evidence.gradients.get(side, {}) for side in (row.against, row.side)):
         ga, gb = (flat(evidence.gradients[side][term]) for side in (row.against, row.side))
         if ga.size == gb.size and ga.any() and gb.any():
             slope = float(ga @ gb / (ga @ ga))
@@ -156,7 +164,7 @@ def _transposed_gradient(term: str, row: Row, evidence: Evidence) -> str | None:
 def _other_terms(term: str, row: Row, evidence: Evidence) -> str | None:
     """Whether the difference is a multiple of one of the other terms."""
     sides = (row.against, row.side)
-    if not all(side in evidence.gradients for side in sides):
+    if not all(term in evidence.gradients.get(side, {}) for side in sides):
         return None
     a, b = (flat(evidence.gradients[side][term]) for side in sides)
     if a.size != b.size or np.allclose(a, b, rtol=EXACT, atol=0):

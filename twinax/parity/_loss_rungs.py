@@ -2,36 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 from twinax.parity._difference import FLOOR, compare
-from twinax.parity._differentiate import Gradients, Values
-from twinax.parity._hints import BY
+from twinax.parity._differentiate import Found, Values
+from twinax.parity._hints import BY, SUM, flat
 from twinax.parity._report import Row
 
+ADDED = {"float64": 1e-12, "float32": 1e-5}
+"""How far the parts may be from adding up to the loss, relative to the sum of their sizes."""
+NOWHERE = "it reaches no parameter on any side, though its value changes with them: nothing of it is learned"
+SIMPLE = 1e-6
+"""A part that is counted this close to a whole number of times is counted so often."""
 
-def compare_values(values: Mapping[str, Values], reference: str, tolerance: float) -> Iterator[Row]:
-    """Each side's terms, then its loss, against the reference's."""
-    for side, ours in values.items():
-        if side != reference:
-            yield from compare("values", side, reference, ours, values[reference], tolerance)
+
+def compare_values(sides: Mapping[str, Found], reference: str, tolerance: float, dtype: str) -> Iterator[Row]:
+    """Each side's parts against the reference's; whether they add up to its loss; then what is shown, and the loss."""
+    for of_parts in (True, False):
+        for side, ours in sides.items():
+            if side != reference:
+                mine, theirs = (_of_parts(found, of_parts) for found in (ours, sides[reference]))
+                yield from compare("values", side, reference, mine, theirs, tolerance)
+        if of_parts:
+            yield from (_added_values(side, found, ADDED[dtype]) for side, found in sides.items() if found.parts)
 
 
-def compare_gradients(gradients: Mapping[str, Gradients], reference: str, tolerance: float) -> Iterator[Row]:
-    """The gradient of each term by each parameter, against the reference's.
+def _of_parts(found: Found, wanted: bool) -> Values:
+    return {name: value for name, value in found.values.items() if (name in found.parts) == wanted}
+
+
+def compare_gradients(
+    sides: Mapping[str, Found], reference: str, tolerance: float, moved: Callable[[], Values]
+) -> Iterator[Row]:
+    """The gradient of each part by each parameter, against the reference's, then of their sum, then of the loss.
 
     A parameter's entries are judged by their own size, but not finer than a small part of the term's largest gradient:
-    an entry that is 0 in exact arithmetic is rounding noise of the others.
+    an entry that is 0 in exact arithmetic is rounding noise of the others. `moved` gives values with other parameters:
+    whether a part without gradients is a constant.
     """
-    for side, ours in gradients.items():
-        if side == reference:
-            continue
-        for term, theirs in gradients[reference].items():
-            if term not in ours:
-                continue  # already a row of the values
-            largest = max((float(np.abs(g).max(initial=0.0)) for g in theirs.values()), default=0.0)
-            named = {f"{term}{BY}{name}": g for name, g in theirs.items()}
-            mine = {f"{term}{BY}{name}": g for name, g in ours[term].items()}
-            yield from compare("gradients", side, reference, mine, named, tolerance, floor=FLOOR * largest or FLOOR)
+    sides = {side: found for side, found in sides.items() if found.gradients}
+    theirs = sides[reference]
+    yield from _unreached(sides, reference, moved)
+    for of_loss in (False, True):
+        for side, ours in sides.items():
+            for term, wanted in theirs.gradients.items():
+                # A term that one side lacks is a row of the values already.
+                if side == reference or (term == theirs.loss) != of_loss or term not in ours.gradients:
+                    continue
+                largest = _largest(wanted)
+                named = {f"{term}{BY}{name}": g for name, g in wanted.items()}
+                mine = {f"{term}{BY}{name}": g for name, g in ours.gradients[term].items()}
+                yield from compare("gradients", side, reference, mine, named, tolerance, floor=FLOOR * largest or FLOOR)
+        if not of_loss:
+            yield from (_added_gradients(side, found, tolerance) for side, found in sides.items() if found.parts)
+
+
+def _unreached(sides: Mapping[str, Found], reference: str, moved: Callable[[], Values]) -> Iterator[Row]:
+    """A row with a note for each part whose gradient is 0 everywhere, unless it is a constant."""
+    values = sides[reference].values
+    still = [term for term in sides[reference].gradients if not any(_reached(found, term) for found in sides.values())]
+    after = moved() if still else {}
+    for term in still:
+        if term in after and not np.array_equal(after[term], values[term]):
+            for side in sides:
+                if side != reference:
+                    yield Row("gradients", term, side, reference, 0.0, 0.0, None, True, NOWHERE)
+
+
+def _reached(found: Found, term: str) -> bool:
+    return term in found.gradients and bool(_largest(found.gradients[term]))
+
+
+def _largest(gradients: Mapping[str, np.ndarray]) -> float:
+    return max((float(np.abs(g).max(initial=0.0)) for g in gradients.values()), default=0.0)
+
+
+def _added_values(side: str, found: Found, tolerance: float) -> Row:
+    """Whether the parts of a side add up to its loss."""
+    parts = {name: float(found.values[name]) for name in found.parts}
+    missed = float(found.values[found.loss]) - math.fsum(parts.values())
+    size = math.fsum(abs(value) for value in parts.values())
+    relative = abs(missed) / max(size, np.finfo(np.float64).tiny)
+    ok = relative <= tolerance
+    note = "" if ok else _blame(found, missed)
+    return Row("values", SUM, side, found.loss_of_itself, abs(missed), relative, None, ok, note)
+
+
+def _added_gradients(side: str, found: Found, tolerance: float) -> Row:
+    """Whether the gradients of the parts of a side add up to that of its loss."""
+    whole, parts = found.gradients[found.loss], [found.gradients[name] for name in found.parts]
+    gaps = {name: np.abs(g - sum(part[name] for part in parts)).max(initial=0.0) for name, g in whole.items()}
+    worst = max(gaps, key=lambda name: gaps[name])
+    size = max(max(_largest(part) for part in parts), _largest(whole))
+    relative = float(gaps[worst]) / max(size, FLOOR * size, np.finfo(np.float64).tiny)
+    ok = relative <= tolerance
+    note = "" if ok else f"{_blame(found, None)}, most of all by '{worst}'"
+    return Row("gradients", SUM, side, found.loss_of_itself, float(gaps[worst]), relative, None, ok, note)
+
+
+def _blame(found: Found, missed: float | None) -> str:
+    """Which part the loss counts more or less than once, if it is one of them.
+
+    By its gradient, which no other part shares; where there is none, by its value. `missed` is None where values add up
+    and gradients do not.
+    """
+    parts = {name: float(found.values[name]) for name in found.parts}
+    if found.gradients:
+        flats = {name: flat(found.gradients[name]) for name in (*found.parts, found.loss)}
+        gap = flats[found.loss] - sum(flats[name] for name in found.parts)
+        for name in found.parts:
+            weight = _weight(gap, flats[name])
+            if weight is not None:
+                verb = "counts" if missed is not None else "differentiates"
+                return f"the loss {verb} '{name}' {1 + weight:.6g} times"
+    if missed is not None:
+        for name, value in parts.items():
+            times = 1 + missed / value if value else math.nan
+            if abs(times - round(times)) < SIMPLE if math.isfinite(times) else False:
+                return f"the loss counts '{name}' {round(times)} times"
+    what = "loss" if missed is not None else "gradient of the loss"
+    return f"the {what} is not the sum of {', '.join(found.parts)}"
+
+
+def _weight(gap: np.ndarray, part: np.ndarray) -> float | None:
+    """The factor of one gradient that another one is, if it is one."""
+    if not gap.any() or not part.any():
+        return None
+    weight = float(gap @ part / (part @ part))
+    return weight if np.abs(gap - weight * part).max() <= SIMPLE * np.abs(gap).max() else None

@@ -36,7 +36,7 @@ def _in_torch(recipe: Optimizer, networks: Any, gradients: list[Any]) -> tuple[A
     from twinax.engines._torch import TorchUpdate
 
     parameters = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x, order="C"))), networks)
-    blank = Moments.zeros(networks)
+    blank = recipe.init(networks)
     update, norms = TorchUpdate(recipe, parameters, blank), []
     for gradient in gradients:
         for parameter, g in zip(jtu.tree_leaves(parameters), jtu.tree_leaves(gradient), strict=True):
@@ -54,7 +54,7 @@ def _in_jax(recipe: Optimizer, networks: Any, gradients: list[Any]) -> tuple[Any
     from twinax.engines._optax import apply_update
 
     update = jax.jit(lambda nets, g, moments: apply_update(recipe, nets, g, moments))
-    networks, moments = jtu.tree_map(jnp.array, (networks, Moments.zeros(networks)))
+    networks, moments = jtu.tree_map(jnp.array, (networks, recipe.init(networks)))
     norms = []
     for gradient in gradients:
         networks, moments, norm = update(networks, gradient, moments)
@@ -63,14 +63,14 @@ def _in_jax(recipe: Optimizer, networks: Any, gradients: list[Any]) -> tuple[Any
 
 
 def _in_numpy(recipe: Optimizer, networks: Any, gradients: list[Any]) -> tuple[Any, Moments, list[float]]:
-    blank = Moments.zeros(networks)
+    blank = recipe.init(networks)
     values = {name: np.array(x) for name, x in tree.named_leaves(networks).items()}
     first, second = ({name: np.zeros_like(x) for name, x in values.items()} for _ in range(2))
     norms = []
     for count, gradient in enumerate(gradients):
         g = tree.named_leaves(gradient)
-        norms.append(float(np.sqrt(sum(np.sum(np.square(x)) for x in g.values()))))
-        g = _clip(recipe, g, norms[-1])
+        norms.append(_norm(g))
+        g = {name: x for part in recipe.owned(g).values() for name, x in _clip(recipe, part, _norm(part)).items()}
         for name, x in values.items():
             rate = recipe.rate(name) * recipe.factor(count)
             if recipe.name == "sgd":
@@ -83,10 +83,13 @@ def _in_numpy(recipe: Optimizer, networks: Any, gradients: list[Any]) -> tuple[A
             v = second[name] / (1 - recipe.beta2 ** (count + 1))
             # x <- x (1 - rate decay) - rate m / (sqrt(v) + eps)
             values[name] = x * (1 - rate * recipe.weight_decay) - rate * m / (np.sqrt(v) + recipe.eps)
-    moments = Moments(
-        np.array(len(gradients), np.int32), tree.with_leaves(blank.first, first), tree.with_leaves(blank.second, second)
-    )
+    count = jtu.tree_map(lambda none: none + np.int32(len(gradients)), blank.count)
+    moments = Moments(count, tree.with_leaves(blank.first, first), tree.with_leaves(blank.second, second))
     return tree.with_leaves(networks, values), moments, norms
+
+
+def _norm(g: dict[str, np.ndarray]) -> float:
+    return float(np.sqrt(sum(np.sum(np.square(x)) for x in g.values())))
 
 
 def _clip(recipe: Optimizer, g: dict[str, np.ndarray], norm: float) -> dict[str, np.ndarray]:
@@ -98,7 +101,7 @@ def _clip(recipe: Optimizer, g: dict[str, np.ndarray], norm: float) -> dict[str,
     for first in {name.split(".")[0] for name in g}:
         mine = [name for name in g if name.split(".")[0] == first]
         for member in range(len(g[mine[0]])):
-            norm = float(np.sqrt(sum(np.sum(np.square(g[name][member])) for name in mine)))
+            norm = _norm({name: g[name][member] for name in mine})
             for name in mine:
                 clipped[name][member] *= min(recipe.clip_norm / (norm + 1e-6), 1.0)
     return clipped

@@ -29,7 +29,7 @@ def padding_probe(
             if hasattr(batch, "trimmed"):
                 tries["padding of the time axis"] = lambda s=side, b=batch: s.values(networks, b.trimmed())
             if side.differentiates_in == "jax" and side.problem.sizes:
-                tries["spare rows"] = lambda s=side, b=batch: s.differentiate(networks, b, spare=1)[0]
+                tries["spare rows"] = lambda s=side, b=batch: s.differentiate(networks, b, spare=1).values
             for what, run in tries.items():
                 if not _close(run()[term], values[name][term]):
                     return f"'{term}' of {name} changes with the {what}, which must not count: a mask is missing there."
@@ -80,6 +80,17 @@ def transpose_probe(evaluate: Evaluate, networks: Any, values: Mapping[str, Valu
         return None
 
     return probe
+
+
+def moved_networks(networks: Any) -> Any:
+    """Networks with every parameter a little elsewhere."""
+    rng = np.random.default_rng(0)
+
+    def one(x: Any) -> Any:
+        x = np.asarray(x)
+        return (x + 1e-3 * rng.standard_normal(x.shape)).astype(x.dtype) if x.dtype.kind == "f" else x
+
+    return tree.map_leaves(one, networks)
 
 
 def _close(a: np.ndarray, b: np.ndarray) -> bool:

@@ -95,6 +95,11 @@ class Report:
         """The row with the largest relative difference."""
         return max(self.rows, key=lambda row: math.inf if math.isnan(row.relative) else row.relative, default=None)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What agrees and should be known all the same, such as a part that reaches no parameter."""
+        return tuple(dict.fromkeys(f"'{row.item}': {row.note}" for row in self.rows if row.ok and row.note))
+
     def raise_if_different(self) -> Report:
         """Raise `Different`, which names the first difference and its likely cause; else the report itself."""
         if not self.ok:
@@ -130,6 +135,7 @@ class Report:
             "steps": self.steps,
             "first_difference": None if self.first_difference is None else _plain(self.first_difference),
             "hint": self.hint,
+            "notes": self.notes,
             "rows": [_plain(row) for row in self.rows],
         }
         return json.dumps(facts, indent=1, allow_nan=False)
@@ -144,7 +150,7 @@ class Report:
                 f"{', '.join(self.modes)} agree{trained}: {len(self.rows)} comparisons of {self.parameters} "
                 f"parameters, largest relative difference {worst.relative:.2g} "
                 f"({worst.rung}: {worst.item} of {worst.side})"
-            )
+            ) + "".join(f"\nnote: {note}" for note in self.notes)
         differing = [row for row in self.rows if not row.ok]
         lines = [row.describe() for row in differing[:SHOWN]]
         if len(differing) > SHOWN:

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax import tree
 from twinax.bridge import to_numpy
 from twinax.parity._differentiate import (
-    Gradients,
+    Found,
     Values,
-    differentiate_jax,
     differentiate_torch,
-    loss_last,
-    named_terms,
+    evaluate_numpy,
+    make_differentiate_jax,
 )
-from twinax.problem import Problem, State
+from twinax.problem import Loss, Problem, State
 
 
 @dataclass
@@ -62,29 +61,27 @@ class Side:
             found = self.problem.collect(*to_tensors(arrays))
         return to_numpy(found)
 
-    def values(self, networks: Any, batch: Any) -> Values:
+    def values(self, networks: Any, batch: Any, loss: Loss | None = None) -> Values:
         """The loss and its terms."""
-        return self.differentiate(networks, batch)[0]
+        return self.differentiate(networks, batch, loss=loss).values
 
-    def differentiate(self, networks: Any, batch: Any, spare: int = 0) -> tuple[Values, Gradients]:
-        """The loss and each of its terms, and the gradient of each by the parameter's name.
+    def differentiate(self, networks: Any, batch: Any, spare: int = 0, loss: Loss | None = None) -> Found:
+        """The loss and its terms, and the gradient of each part by the parameter's name.
 
-        `spare` takes a static size that many steps larger than needed, which must change nothing.
+        `spare` takes a static size that many steps larger than needed, which must change nothing. `loss` is another
+        one than the problem's own, with a batch that is never ragged.
         """
+        function = loss or self.problem.loss
         if self.differentiates_in == "numpy":
-            return to_numpy(named_terms(self.problem.loss(networks, batch))), {}
+            return evaluate_numpy(function, networks, batch)
         if self.differentiates_in == "torch":
-            return differentiate_torch(self.problem.loss, networks, batch)
-        size = self._size(batch, spare)
-        if size not in self.programs:
-            import jax
-
-            def loss(networks, batch):
-                return self.problem.loss(networks, batch, **({} if size is None else {"size": size}))
-
-            self.programs[size] = jax.jit(lambda networks, batch: differentiate_jax(loss, networks, batch))
-        values, gradients = self.programs[size](*_jax((networks, batch)))
-        return to_numpy(loss_last(values)), to_numpy({name: tree.named_leaves(of) for name, of in gradients.items()})
+            return differentiate_torch(function, networks, batch)
+        size = None if loss else self._size(batch, spare)
+        key = (loss, size)
+        if key not in self.programs:
+            sized = function if size is None else partial(function, size=size)
+            self.programs[key] = make_differentiate_jax(sized)
+        return self.programs[key](*_jax((networks, batch)))
 
     def _size(self, batch: Any, spare: int) -> int | None:
         if not self.problem.sizes:

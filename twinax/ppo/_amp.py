@@ -16,6 +16,7 @@ from twinax.networks import MLP, input_gradient
 from twinax.noise import Draw
 from twinax.ppo._hooks import Hooks
 from twinax.ppo._networks import make_mlp
+from twinax.problem import Loss, Terms
 from twinax.types import Array, Float
 
 NETWORK = "discriminator"
@@ -95,16 +96,16 @@ class Pairs:
 
 def discriminator_loss(
     net: MLP, real: Float[Array, "rows features"], fake: Float[Array, "rows features"], labels: Labels, penalty: float
-) -> tuple[Any, dict[str, Any]]:
+) -> tuple[Any, Terms]:
     """((D(real) - r)^2 + (D(fake) - f)^2) / 2 + penalty / 2 |grad D(real)|^2, means over rows."""
     of_real, of_fake = net(real)[..., 0], net(fake)[..., 0]
     squares = 0.5 * (ops.mean(ops.square(of_real - labels.real)) + ops.mean(ops.square(of_fake - labels.fake)))
     slope = ops.mean(ops.sum(ops.square(input_gradient(net, real)), -1))
     middle = 0.5 * (labels.real + labels.fake)
     right = 0.5 * (ops.mean(ops.cast(of_real > middle, of_real)) + ops.mean(ops.cast(of_fake < middle, of_fake)))
-    shown = {"style_loss": squares, "style_penalty": slope}
-    terms = {name: ops.stop_gradient(term) for name, term in shown.items()}
-    return squares + 0.5 * penalty * slope, {**terms, "style_accuracy": right}
+    held = 0.5 * penalty * slope
+    parts = {"style_loss": squares, "style_penalty_loss": held}
+    return squares + held, Terms(parts, {"style_penalty": slope, "style_accuracy": right})
 
 
 def amp(
@@ -145,25 +146,38 @@ def amp(
         style = labels.reward(nets[NETWORK](scaled(recorded))[..., 0]) * seconds
         return own.task * given + own.style * style, {"style_reward": style / seconds}
 
-    def loss(nets: Any, batch: Pairs, size: int | None = None) -> tuple[Any, dict[str, Any]]:
+    def loss(nets: Any, batch: Pairs, size: int | None = None) -> tuple[Any, Terms]:
         return discriminator_loss(nets[NETWORK], batch.real, batch.fake, labels, own.penalty)
 
-    def update(state: Any, memory: Memory, rows: Any, given: Mapping[str, Any], primitive: Any):
-        groups = memory.rows.shape[0]
-        mine = rows.reshape(groups, -1, width)
+    def batches(memory: Memory, rows: Any) -> Callable[[Mapping[str, Any]], Pairs]:
+        """What an update with some draws learns from."""
+        mine = rows.reshape(memory.rows.shape[0], -1, width)
         table = scaled(_like(steps, rows))
-        others = tuple(name for name in state.networks if name != NETWORK)
 
-        def learn(known, now):
-            networks_now, moments = known
+        def batch(now: Mapping[str, Any]) -> Pairs:
             fresh = _picked(mine, now["fake"])
             # Memory that is still empty has nothing to offer.
             old = _picked(memory.rows, now["old"], memory.filled)
             use = (now["from_memory"] < own.remembered) & (memory.filled > 0)[:, None]
             fake = ops.where(use[..., None], old, fresh).reshape(-1, width)
             real = ops.take(table, _place(now["real"], len(steps))).reshape(-1, width)
+            return Pairs(real, scaled(fake))
+
+        return batch
+
+    def losses(memory: Memory, rows: Any, given: Mapping[str, Any]) -> dict[str, tuple[Loss, Any]]:
+        first = {name: value[0] for name, value in given.items()}
+        return {NETWORK: (loss, batches(memory, rows)(first))}
+
+    def update(state: Any, memory: Memory, rows: Any, given: Mapping[str, Any], primitive: Any):
+        mine = rows.reshape(memory.rows.shape[0], -1, width)
+        batch = batches(memory, rows)
+        others = tuple(name for name in state.networks if name != NETWORK)
+
+        def learn(known, now):
+            networks_now, moments = known
             before = dataclasses.replace(state, networks=networks_now, optimizer=moments)
-            after, terms = primitive(before, loss, Pairs(real, scaled(fake)), still=others)
+            after, terms = primitive(before, loss, batch(now), still=others)
             return (after.networks, after.optimizer), {name: terms[name] for name in SHOWN}
 
         picks = {name: value for name, value in given.items() if name != "keep"}
@@ -175,10 +189,10 @@ def amp(
             terms,
         )
 
-    return Hooks((NETWORK,), networks, record, reward, update, carry, draws, reference.distance)
+    return Hooks((NETWORK,), networks, record, reward, update, carry, draws, reference.distance, losses)
 
 
-SHOWN = ("style_loss", "style_penalty", "style_accuracy")
+SHOWN = ("style_loss", "style_penalty_loss", "style_penalty", "style_accuracy")
 
 
 def _like(x: np.ndarray, reference: Any) -> Any:

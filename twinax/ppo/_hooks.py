@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from twinax.noise import Draw
+from twinax.problem import Loss
 
 
 @dataclass(frozen=True)
@@ -34,3 +35,5 @@ class Hooks:
     """Random arrays, with the groups of worlds as second axis."""
     evaluate: Callable[[Mapping[str, np.ndarray]], dict[str, Any]] = lambda recorded: {}
     """Metrics of recorded steps of evaluated episodes."""
+    losses: Callable[[Any, Any, Any], dict[str, tuple[Loss, Any]]] = lambda carry, recorded, draws: {}
+    """(own carry, recorded as rows, draws) -> what `update` differentiates, by name, with a batch: for parity."""

@@ -27,7 +27,7 @@ from twinax.ppo._losses import policy_loss, standardised, value_loss
 from twinax.ppo._networks import ActorCritic, make_networks, policy_draw, policy_kind, to_world
 from twinax.ppo._normaliser import Moments
 from twinax.ppo._rollout import Playing, Rollout, Started, begin, entered, play, started
-from twinax.problem import Metrics, Problem, State
+from twinax.problem import Loss, Metrics, Problem, State, Terms
 from twinax.types import Array, Float
 
 STANDARDISE = ("minibatch", "rollout", "none")
@@ -256,7 +256,7 @@ class PPO(Problem):
             networks=networks,
             targets=None,
             carry=carry,
-            optimizer=AdamMoments.zeros(networks, self.optimizer.separate),
+            optimizer=self.optimizer.init(networks),
             step=np.zeros((), np.int32),
             seed=np.array(seed, np.uint32),
         )
@@ -406,17 +406,29 @@ class PPO(Problem):
         parts = order.reshape(groups, self.minibatches, rows // self.minibatches)
         return ops.move_axis(parts, 1, 0).reshape(self.minibatches, -1)
 
-    def loss(self, networks, batch: Rows, size: int | None = None) -> tuple[Any, Metrics]:
+    def loss(self, networks, batch: Rows, size: int | None = None) -> tuple[Any, Terms]:
         agent = networks["agent"]
         policy = agent.policy(batch.observation)
         advantage = standardised(batch.advantage) if self.standardise == "minibatch" else batch.advantage
-        gain, terms = policy_loss(policy.log_prob(batch.point) - batch.log_prob, advantage, self.clip)
+        gain, shown = policy_loss(policy.log_prob(batch.point) - batch.log_prob, advantage, self.clip)
         value = agent.value(batch.observation if batch.critic is None else batch.critic)
         error = value_loss(value, batch.value, batch.target, self.value_clip)
         entropy = ops.mean(policy.entropy(batch.noise))
-        total = gain + self.value_weight * error - self.entropy_weight * entropy
-        shown = {"policy_loss": gain, "value_loss": error, "entropy": entropy}
-        return total, {**{name: ops.stop_gradient(term) for name, term in shown.items()}, **terms}
+        parts = {
+            "policy_loss": gain,
+            "value_loss": self.value_weight * error,
+            "entropy_loss": -self.entropy_weight * entropy,
+        }
+        total = gain + parts["value_loss"] + parts["entropy_loss"]
+        return total, Terms(parts, {"value_error": error, "entropy": entropy, **shown})
+
+    def other_losses(self, state: State, draws, settings) -> dict[str, tuple[Loss, Any]]:
+        """Those of hooks, as after the iteration."""
+        if self.hooks is None:
+            return {}
+        played = self.played(state, draws)
+        recorded = tree.map_leaves(self._grouped, played.recorded)
+        return self.hooks.losses(played.carry.hooks, recorded, below(draws, "hooks"))
 
     def collect(self, state: State, draws, settings) -> tuple[Carry, Rows]:
         """The first minibatch of an iteration."""
@@ -605,7 +617,9 @@ DIVIDED = ("playing", "pool", "running", "hooks", "waiting")
 """Parts of the carry that devices share out."""
 SHOWN = 150
 """Steps that are recorded for hooks in an evaluation."""
-TERMS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
+PARTS = ("policy_loss", "value_loss", "entropy_loss")
+"""What the loss adds up, weights included."""
+TERMS = ("loss", *PARTS, "value_error", "entropy", "approx_kl", "clip_fraction", "grad_norm")
 """What an update shows."""
 ADAM = Optimizer(learning_rate=3e-4, eps=1e-5, clip_norm=0.5)
 

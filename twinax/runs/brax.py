@@ -15,7 +15,6 @@ import numpy as np
 from twinax.bridge._brax import SEEN, WATCHED, brax_env, read_brax
 from twinax.errors import TwinaxError
 from twinax.networks import activation
-from twinax.optimizer import Moments as AdamMoments
 from twinax.ppo import PPO
 from twinax.ppo._brax_habits import refuse_what_brax_cannot
 from twinax.problem import State
@@ -157,7 +156,7 @@ def carried(subject: PPO, first: State, params: Any, done: int) -> State:
         first,
         networks=networks,
         carry=carry,
-        optimizer=AdamMoments.zeros(networks, subject.optimizer.separate),
+        optimizer=subject.optimizer.init(networks),
         step=np.array(done, np.int32),
     )
 

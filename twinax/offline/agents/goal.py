@@ -13,10 +13,11 @@ import numpy as np
 
 from twinax import ops
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, spread
+from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, guided, spread
 from twinax.offline._losses import advantage_weights, behaviour_cloning, goal_value_loss, regression, scaled
 from twinax.offline._networks import Actor, LogParameter, Metric, Perceptron, Value
 from twinax.offline.agents.iql import IQL
+from twinax.problem import Terms
 
 Trained = ClassVar[dict[str, tuple[str, ...]]]
 
@@ -48,7 +49,7 @@ class GCBC(Agent):
     def cloning(self, nets: Nets, batch, draws):
         distribution = nets.online["actor"](batch["observations"], batch["actor_goals"])
         loss = behaviour_cloning(distribution, batch["actions"])
-        return loss, cloning_terms(distribution, batch, loss)
+        return loss, Terms({"bc_loss": loss}, cloning_terms(distribution, batch, loss))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +82,14 @@ class GCIVL(GCBC):
         v, target = nets.online["value"](s, goals), nets.target["value"]
         rewards, masks = batch["relabeled_rewards"], batch["relabeled_masks"]
         loss = goal_value_loss(v, target(s, goals), target(then, goals), rewards, masks, self.discount, self.expectile)
-        return loss, {"value_loss": loss, **spread("v", v)}
+        return loss, Terms({"value_loss": loss}, spread("v", ops.mean(v, 0)))
 
     def weighted(self, nets: Nets, distribution: Any, wanted: Any, now: tuple, later: tuple, alpha: float):
         """Cloning weighted by how much the value rises from one (state, goal) to another."""
         advantage = ops.mean(nets.fixed["value"](*later), 0) - ops.mean(nets.fixed["value"](*now), 0)
         log_prob = distribution.log_prob(wanted)
         loss = -ops.mean(advantage_weights(advantage, alpha) * log_prob)
-        return loss, {"actor_loss": loss, "adv": ops.mean(advantage), "bc_log_prob": ops.mean(log_prob)}
+        return loss, Terms({"actor_loss": loss}, {"adv": ops.mean(advantage), "bc_log_prob": ops.mean(log_prob)})
 
     def actor(self, nets: Nets, batch, draws):
         s, then, goals = batch["observations"], batch["next_observations"], batch["actor_goals"]
@@ -171,7 +172,7 @@ class HIQL(GCIVL):
         v, rewards, masks = valued(nets.online, s), batch["relabeled_rewards"], batch["relabeled_masks"]
         now, following = valued(nets.target, s), valued(nets.target, then)
         loss = goal_value_loss(v, now, following, rewards, masks, self.discount, self.expectile)
-        return loss, {"value_loss": loss, **spread("v", v)}
+        return loss, Terms({"value_loss": loss}, spread("v", ops.mean(v, 0)))
 
     def low(self, nets: Nets, batch, draws):
         s, then, goals = batch["observations"], batch["next_observations"], batch["low_actor_goals"]
@@ -228,24 +229,24 @@ class QRL(GCBC):
         step = -nets.online["metric"](s, then)
         spread_out = ops.mean(100 * ops.softplus(5 - far / 100))
         excess = ops.mean(ops.square(ops.relu(step - 1)))
-        held = spread_out + nets.fixed["multiplier"]() * excess
+        near = nets.fixed["multiplier"]() * excess
+        held = spread_out + near
         multiplier = nets.online["multiplier"]() * (self.slack - ops.stop_gradient(excess))
-        terms = {"value_loss": held, "step_excess": excess, "multiplier": nets.fixed["multiplier"]()}
-        return held + multiplier, {**terms, **spread("d", far)}
+        parts = {"far_loss": spread_out, "step_loss": near, "multiplier_loss": multiplier}
+        shown = {"value_loss": held, "step_excess": excess, "multiplier": nets.fixed["multiplier"]()}
+        return held + multiplier, Terms(parts, {**shown, **spread("d", far)})
 
     def dynamics(self, nets: Nets, batch, draws):
         s, then = batch["observations"], batch["next_observations"]
         loss = regression(nets.online["dynamics"](s, batch["actions"]), then - s)
-        return loss, {"dynamics_loss": loss}
+        return loss, Terms({"dynamics_loss": loss})
 
     def actor(self, nets: Nets, batch, draws):
         s, goals = batch["observations"], batch["actor_goals"]
         distribution = nets.online["actor"](s, goals)
         then = s + nets.fixed["dynamics"](s, ops.clip(distribution.mode, -1, 1))
         q = nets.fixed["metric"](then, goals)[0]
-        cloned = behaviour_cloning(distribution, batch["actions"])
-        loss = scaled(q, True) + self.alpha * cloned
-        return loss, {"actor_loss": loss, "q_mean": ops.mean(q), **cloning_terms(distribution, batch, cloned)}
+        return guided(q, scaled(q, True), distribution, batch, self.alpha)
 
 
 def _on_sphere(x: Any) -> Any:

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 from twinax import ops
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, spread
+from twinax.offline._agent import Agent, Loss, Nets, Sizes, guided, spread
 from twinax.offline._encoders import make_encoder
 from twinax.offline._losses import aggregate, euler, expectile, scaled, standard_normal_kl
 from twinax.offline._networks import Actor, Encoded, Intention, Value
 from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.reward import reward
+from twinax.problem import Terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,10 +136,12 @@ class InFOM(Agent):
         away = wanted - nets.online["field"](between, t, fixed, a, z)
         future = ops.mean(away * away, -1)
         matching = ops.mean((1 - self.discount) * current + self.discount * future)
-        loss = matching + self.kl_weight * kl
-        terms = {"neg_elbo_loss": loss, "flow_matching_loss": matching, "kl_loss": kl}
-        terms |= {"current_flow_matching_loss": ops.mean(current), "future_flow_matching_loss": ops.mean(future)}
-        return loss, {**terms, "flow_future_obs_max": ops.max(later), "flow_future_obs_min": ops.min(later)}
+        parts = {"flow_matching_loss": matching, "weighted_kl_loss": self.kl_weight * kl}
+        loss = matching + parts["weighted_kl_loss"]
+        shown = {"neg_elbo_loss": loss, "kl_loss": kl}
+        shown |= {"current_flow_matching_loss": ops.mean(current), "future_flow_matching_loss": ops.mean(future)}
+        shown |= {"flow_future_obs_max": ops.max(later), "flow_future_obs_min": ops.min(later)}
+        return loss, Terms(parts, shown)
 
     def critic(self, nets: Nets, batch, draws):
         s, a = batch["observations"], batch["actions"]
@@ -151,17 +154,13 @@ class InFOM(Agent):
         q = nets.online["critic"](s, a)
         loss = ops.mean(expectile(y[None] - q, self.expectile))
         value = aggregate(q, self.aggregation)
-        return loss, {"critic_loss": loss, **spread("q", value)}
+        return loss, Terms({"critic_loss": loss}, spread("q", value))
 
     def actor(self, nets: Nets, batch, draws):
         s = batch["observations"]
         distribution = nets.online["actor"](s)
         q = aggregate(nets.fixed["critic"](s, ops.clip(distribution.mode, -1, 1)), self.aggregation)
-        cloned = -ops.mean(distribution.log_prob(batch["actions"]))
-        follow = scaled(q, self.normalise)
-        loss = follow + self.alpha * cloned
-        terms = {"actor_loss": loss, "q_loss": follow, "q_mean": ops.mean(q), "q_abs_mean": ops.mean(ops.abs(q))}
-        return loss, {**terms, **cloning_terms(distribution, batch, cloned)}
+        return guided(q, scaled(q, self.normalise), distribution, batch, self.alpha)
 
 
 def flow_states(batch) -> tuple[Any, Any]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from twinax import ops
-from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms
+from twinax.offline._agent import Agent, Loss, Nets, Sizes, guided
 from twinax.offline._losses import aggregate, density_ratio, info_nce, off_diagonal, row_entropy, scaled
 from twinax.offline._networks import Actor, Bilinear, Value
 from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.reward import reward
+from twinax.problem import Terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +52,7 @@ class Contrastive(Agent):
         action = ops.clip(distribution.mode, -1, 1)
         logits = self.member_logits(nets.fixed["critic"](goals, s, action))
         q = density_ratio(logits) * nets.fixed["reward"](goals)
-        cloned = -ops.mean(distribution.log_prob(batch["actions"]))
-        follow = scaled(q, self.normalise)
-        loss = follow + self.alpha * cloned
-        terms = {"actor_loss": loss, "q_loss": follow, "q_mean": ops.mean(q), "q_abs_mean": ops.mean(ops.abs(q))}
-        return loss, {**terms, **cloning_terms(distribution, batch, cloned)}
+        return guided(q, scaled(q, self.normalise), distribution, batch, self.alpha)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +72,7 @@ class CRL(Contrastive):
     def contrast(self, nets: Nets, batch, draws):
         logits = nets.online["critic"](batch["value_goals"], batch["observations"], batch["actions"])
         loss = info_nce(logits, self.symmetric)
-        return loss, {"contrastive_loss": loss, **accuracy(logits)}
+        return loss, Terms({"contrastive_loss": loss}, accuracy(logits))
 
     def member_logits(self, logits):
         # Below log 1e-6 a logit has no gradient, as where exp is floored before the logarithm.
@@ -121,7 +118,7 @@ class TDInfoNCE(Contrastive):
         weights = ops.stop_gradient(ops.softmax(aggregate(following, self.aggregation)))
         ahead = -ops.sum(weights[None] * ops.log_softmax(later), -1)
         loss = ops.mean((1 - self.discount) * row_entropy(mixed) + self.discount * ahead)
-        return loss, {"contrastive_loss": loss, **accuracy(mixed)}
+        return loss, Terms({"contrastive_loss": loss}, accuracy(mixed))
 
     def member_logits(self, logits):
         return aggregate(logits, self.aggregation)

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 from twinax import ops
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, latent_of, spread
+from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, guided, latent_of, spread
 from twinax.offline._losses import advantage_weights, behaviour_cloning, scaled, td_loss, value_loss
 from twinax.offline._networks import STDS, Actor, Value
+from twinax.problem import Terms
 
 EXTRACTIONS = ("awr", "ddpgbc")
 
@@ -59,34 +60,31 @@ class IQL(Agent):
         s, a, z = batch["observations"], batch["actions"], latent_of(batch)
         v = nets.online["value"](s, z)
         loss = value_loss(nets.target["critic"](s, z, a), v, self.expectile)
-        return loss, {"value_loss": loss, **spread("v", v)}
+        return loss, Terms({"value_loss": loss}, spread("v", v))
 
     def critic(self, nets: Nets, batch, draws):
         s, a, z = batch["observations"], batch["actions"], latent_of(batch)
         following = nets.fixed["value"](batch["next_observations"], z)
         y = ops.stop_gradient(batch["rewards"] + self.discount * batch["masks"] * following)
         loss = td_loss(nets.online["critic"](s, z, a), y)
-        return loss, {"critic_loss": loss, **spread("q", y)}
+        return loss, Terms({"critic_loss": loss}, spread("q", y))
 
     def actor(self, nets: Nets, batch, draws):
         s, a, z = batch["observations"], batch["actions"], latent_of(batch)
         distribution = nets.online["actor"](s, z)
-        log_prob = distribution.log_prob(a)
-        cloned = -ops.mean(log_prob)
         if self.extraction == "awr":
+            log_prob = distribution.log_prob(a)
             q, v = nets.fixed["critic"](s, z, a), nets.fixed["value"](s, z)
             loss = -ops.mean(advantage_weights(ops.min(q, 0) - v, self.alpha) * log_prob)
-            extra = {"adv": ops.mean(ops.min(q, 0) - v)}
-        else:
-            action = distribution.sample(draws["actor"]) if "actor" in draws else distribution.mode
-            q = ops.min(nets.fixed["critic"](s, z, ops.clip(action, -1, 1)), 0)
-            loss = scaled(q, True) + self.alpha * cloned
-            extra = {"q_mean": ops.mean(q), "q_abs_mean": ops.mean(ops.abs(q))}
-        return loss, {"actor_loss": loss, **extra, **cloning_terms(distribution, batch, cloned)}
+            shown = {"adv": ops.mean(ops.min(q, 0) - v), **cloning_terms(distribution, batch, -ops.mean(log_prob))}
+            return loss, Terms({"actor_loss": loss}, shown)
+        action = distribution.sample(draws["actor"]) if "actor" in draws else distribution.mode
+        q = ops.min(nets.fixed["critic"](s, z, ops.clip(action, -1, 1)), 0)
+        return guided(q, scaled(q, True), distribution, batch, self.alpha)
 
 
 def cloning(nets: Nets, batch, draws):
     """Behavioural cloning of the data's actions."""
     distribution = nets.online["actor"](batch["observations"], latent_of(batch))
     loss = behaviour_cloning(distribution, batch["actions"])
-    return loss, cloning_terms(distribution, batch, loss)
+    return loss, Terms({"bc_loss": loss}, cloning_terms(distribution, batch, loss))

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 from twinax import ops
 from twinax.noise import Draw
-from twinax.offline._agent import Loss, Nets, Sizes, cloning_terms, spread
+from twinax.offline._agent import Loss, Nets, Sizes, guided, spread
 from twinax.offline._losses import aggregate, goal_value_loss, off_diagonal, on_sphere, scaled
 from twinax.offline._networks import Metric, Value
 from twinax.offline.agents.iql import IQL
+from twinax.problem import Terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +77,7 @@ class HILP(LatentIQL):
         now, following = target.between(target.phi(s), ends), target.between(target.phi(then), ends)
         rewards, masks = batch["relabeled_rewards"], batch["relabeled_masks"]
         loss = goal_value_loss(v, now, following, rewards, masks, self.discount, self.expectile)
-        return loss, {"value_loss": loss, **spread("v", v)}
+        return loss, Terms({"value_loss": loss}, spread("v", ops.mean(v, 0)))
 
     def task_features(self, networks, batch) -> Any:
         """What a task's reward is linear in: rewards are regressed on it to infer the latent."""
@@ -162,19 +163,16 @@ class ForwardBackward(LatentIQL):
         cross = ops.einsum("ik,jk->ij", b, b)
         apart = off_diagonal(cross)
         orthonormal = -2 * ops.mean(ops.einsum("ii->i", cross)) + ops.mean(ops.sum(apart * apart, -1)) / (n - 1)
-        loss = -own + 0.5 * others + self.orthonormal * orthonormal
-        terms = {"repr_loss": loss, "repr_diag_loss": -own, "repr_off_diag_loss": 0.5 * others}
-        return loss, {**terms, "ortho_loss": orthonormal, **spread("occ_measure", now)}
+        parts = {"repr_loss": -own + 0.5 * others, "ortho_loss": self.orthonormal * orthonormal}
+        shown = {"repr_diag_loss": -own, "repr_others": 0.5 * others, **spread("occ_measure", now)}
+        return parts["repr_loss"] + parts["ortho_loss"], Terms(parts, shown)
 
     def follow(self, nets: Nets, batch, draws):
         s, z = batch["observations"], batch["latents"]
         distribution = nets.online["actor"](s, z)
         action = ops.clip(distribution.mode, -1, 1)
         q = ops.min(ops.sum(nets.fixed["forward"](s, z, action) * z[None], -1), 0)
-        cloned = -ops.mean(distribution.log_prob(batch["actions"]))
-        loss = scaled(q, self.normalise) + self.alpha_repr * cloned
-        terms = {"actor_loss": loss, "q_mean": ops.mean(q), "q_abs_mean": ops.mean(ops.abs(q))}
-        return loss, {**terms, **cloning_terms(distribution, batch, cloned)}
+        return guided(q, scaled(q, self.normalise), distribution, batch, self.alpha_repr)
 
     def infer(self, networks, batch) -> Any:
         """The latent of the task that gave these rewards: their mean over B, put on the sphere."""

@@ -15,6 +15,7 @@ from twinax.offline._losses import regression
 from twinax.offline._networks import Value
 from twinax.offline.agents.rebrac import ReBRAC
 from twinax.offline.agents.reward import reward
+from twinax.problem import Terms
 
 IMAGINED = ("observations", "actions", "next_observations", "next_actions", "rewards")
 
@@ -125,4 +126,4 @@ def transition(nets: Nets, batch, draws):
     """The step that a state takes, as a function of the state and the action."""
     change = batch["next_observations"] - batch["observations"]
     loss = regression(nets.online["transition"](batch["observations"], batch["actions"]), change)
-    return loss, {"transition_loss": loss, "obs_res": ops.mean(ops.abs(change))}
+    return loss, Terms({"transition_loss": loss}, {"obs_res": ops.mean(change)})

@@ -12,6 +12,7 @@ from twinax.offline._losses import aggregate, euler, regression, scaled
 from twinax.offline._networks import STDS, Actor, Value
 from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.rebrac import ReBRAC
+from twinax.problem import Terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,7 @@ class FQL(Agent):
         s, a, start, t = batch["observations"], batch["actions"], draws["start"], draws["time"][:, None]
         velocity = nets.online["field"](s, (1 - t) * start + t * a, t)
         loss = regression(velocity, a - start)
-        return loss, {"flow_loss": loss}
+        return loss, Terms({"flow_loss": loss})
 
     def distil(self, nets: Nets, batch, draws):
         s = batch["observations"]
@@ -108,7 +109,8 @@ class FQL(Agent):
 
         wanted = ops.stop_gradient(ops.clip(euler(velocity, draws["action"], self.flow_steps), -1, 1))
         loss = regression(nets.online["actor"](s, draws["action"]), wanted)
-        return self.alpha * loss, {"distil_loss": loss}
+        weighted = self.alpha * loss
+        return weighted, Terms({"weighted_distil_loss": weighted}, {"distil_loss": loss})
 
     def critic(self, nets: Nets, batch, draws):
         s, a, then = batch["observations"], batch["actions"], batch["next_observations"]
@@ -117,14 +119,14 @@ class FQL(Agent):
         y = ops.stop_gradient(batch["rewards"] + self.discount * batch["masks"] * following)
         q = nets.online["critic"](s, a)
         loss = regression(q, y[None])
-        return loss, {"critic_loss": loss, **spread("q", q)}
+        return loss, Terms({"critic_loss": loss}, spread("q", q))
 
     def actor(self, nets: Nets, batch, draws):
         s = batch["observations"]
         action = ops.clip(nets.online["actor"](s, draws["action"]), -1, 1)
         q = ops.mean(nets.fixed["critic"](s, action), 0)
         loss = scaled(q, self.normalise)
-        return loss, {"actor_loss": loss, "q_mean": ops.mean(q)}
+        return loss, Terms({"actor_loss": loss}, {"q_mean": ops.mean(q)})
 
     def act(self, networks, observations, given, noise, temperature):
         # One actor for all noise: at temperature 0 it is given none.

@@ -12,6 +12,7 @@ from twinax.offline._encoders import make_encoder
 from twinax.offline._losses import behaviour_cloning, noisy_action, regression, scaled, squared_distance
 from twinax.offline._networks import Actor, Perceptron, Value
 from twinax.offline._sampling import BatchOptions, random_crop
+from twinax.problem import Terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,7 @@ class ReBRAC(Agent):
     def cloning(self, nets: Nets, batch, draws):
         distribution = nets.online["actor"](self.seen(nets, batch["observations"]))
         loss = behaviour_cloning(distribution, batch["actions"])
-        return loss, cloning_terms(distribution, batch, loss)
+        return loss, Terms({"bc_loss": loss}, cloning_terms(distribution, batch, loss))
 
     def critic(self, nets: Nets, batch, draws):
         then = self.seen_by_target(nets, batch["next_observations"])
@@ -77,7 +78,7 @@ class ReBRAC(Agent):
         y = ops.stop_gradient(batch["rewards"] + self.discount * batch["masks"] * (following - penalty))
         q = nets.online["critic"](self.seen(nets, batch["observations"]), batch["actions"])
         loss = regression(q, y[None])
-        return loss, {"critic_loss": loss, **spread("q", q)}
+        return loss, Terms({"critic_loss": loss}, spread("q", q))
 
     def actor(self, nets: Nets, batch, draws):
         states = self.seen(nets, batch["observations"])
@@ -85,8 +86,9 @@ class ReBRAC(Agent):
         q = ops.min(nets.fixed["critic"](states, action), 0)
         away = ops.mean(squared_distance(action, batch["actions"]))
         follow = scaled(q, True)
-        loss = follow + self.alpha_actor * away
-        return loss, {"total_loss": loss, "actor_loss": follow, "bc_loss": away, "mse": away}
+        near = self.alpha_actor * away
+        loss = follow + near
+        return loss, Terms({"actor_loss": follow, "bc_loss": near}, {"total_loss": loss, "mse": away})
 
     def act(self, networks, observations, given, noise, temperature):
         mode = networks["actor"](observations).mode
@@ -165,7 +167,7 @@ class DinoReBRAC(ReBRAC):
         for student, teacher in zip(students, teachers, strict=True):
             wanted = ops.softmax(teacher / self.target_repr_temp)
             loss = loss - 0.5 * ops.mean(ops.sum(wanted * ops.log_softmax(student / self.repr_temp), -1))
-        return loss, {"repr_loss": loss}
+        return loss, Terms({"repr_loss": loss})
 
     def act(self, networks, observations, given, noise, temperature):
         return super().act(networks, networks["encoder"](observations), given, noise, temperature)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from twinax.offline._agent import Nets
 from twinax.offline._losses import regression
+from twinax.problem import Terms
 
 
 def reward(nets: Nets, batch, draws):
     """Rewards as a function of the state that they belong to."""
     states = batch.get("reward_observations", batch["observations"])
     loss = regression(nets.online["reward"](states), batch["rewards"])
-    return loss, {"reward_loss": loss}
+    return loss, Terms({"reward_loss": loss})
