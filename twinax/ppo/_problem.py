@@ -22,14 +22,15 @@ from twinax.optimizer import Optimizer
 from twinax.ppo._advantages import ADVANTAGES
 from twinax.ppo._episodes import episode_draws, play_episodes, record_episodes
 from twinax.ppo._hooks import Hooks
-from twinax.ppo._losses import policy_loss, standardised, value_loss
+from twinax.ppo._losses import DEVIATIONS, policy_loss, standardised, value_loss
 from twinax.ppo._networks import ActorCritic, make_networks, policy_draw, policy_kind, to_world
-from twinax.ppo._normaliser import Moments
+from twinax.ppo._normaliser import Moments, Scaling
 from twinax.ppo._rollout import Playing, Rollout, Started, begin, entered, play, started
 from twinax.problem import Metrics, Problem, State
 from twinax.types import Array, Float
 
 STANDARDISE = ("minibatch", "rollout", "none")
+STATISTICS = ("after_learning", "before_learning")
 
 
 @tree.record
@@ -109,6 +110,8 @@ class PPO(Problem):
     """Deviation of a policy with std=free at the beginning."""
     shared: bool = False
     """Whether actor and critic share all but their last layer."""
+    initial_weights: str = "orthogonal"
+    """orthogonal (gain sqrt 2; 0.01 for the actor's last layer, 1 for the critic's) or lecun_uniform (all layers)."""
     worlds: int = 64
     """Worlds side by side."""
     steps: int = 128
@@ -137,8 +140,16 @@ class PPO(Problem):
     """gae, or cleanrl, brax, rsl_rl as those libraries read a rollout."""
     standardise: str = "minibatch"
     """Over what advantages are standardised: minibatch, rollout or none."""
+    advantage_deviation: str = "sample"
+    """By which deviation advantages are divided: sample (N - 1) or population (N)."""
     normalise_observations: bool = False
     """Whether observations are divided by their deviation, after their mean is taken off."""
+    observation_limit: float = 10.0
+    """Where normalised observations are cut off; 0 for nowhere."""
+    observation_eps: float = 1e-8
+    """Added to the variance of observations; with 0 their deviation is kept between 1e-6 and 1e6 instead."""
+    observation_statistics: str = "after_learning"
+    """When the statistics of observations take in a rollout: after_learning, or before_learning from it."""
     normalise_rewards: bool = False
     """Whether rewards are divided by the deviation of discounted returns."""
     reward_scale: float = 1.0
@@ -170,7 +181,8 @@ class PPO(Problem):
         for label in ("clip", "reward_scale"):
             if not 0 < (value := getattr(self, label)) < math.inf:
                 raise TwinaxError(f"{label} is {value}; it must be finite and above 0")
-        for label in ("value_clip", "value_weight", "entropy_weight", "target_kl"):
+        kept = ("value_clip", "value_weight", "entropy_weight", "target_kl", "observation_limit", "observation_eps")
+        for label in kept:
             if not 0 <= (value := getattr(self, label)) < math.inf:
                 raise TwinaxError(f"{label} is {value}; it must be finite and not negative")
         if any(width < 1 for width in self.hidden):
@@ -189,10 +201,9 @@ class PPO(Problem):
             raise TwinaxError(f"a pool of {self.pool} starts does not divide by 8 x groups={self.groups}")
         if self.pool and isinstance(self.world, Restarting):
             raise TwinaxError(f"{self.world.name} restarts itself and has no use for a pool of {self.pool}: set pool=0")
-        if self.advantage not in ADVANTAGES:
-            raise UnknownName("advantage", self.advantage, ADVANTAGES)
-        if self.standardise not in STANDARDISE:
-            raise UnknownName("standardise", self.standardise, STANDARDISE)
+        for label, known in CHOICES.items():
+            if (value := getattr(self, label)) not in known:
+                raise UnknownName(label, value, known)
         if self.pipelined and "numpy" not in self.world.frameworks:
             raise TwinaxError(
                 f"pipelined=true plays a first rollout in NumPy before training begins, and {self.world.name} runs in "
@@ -276,6 +287,7 @@ class PPO(Problem):
             std=self.std,
             first_std=self.first_std,
             shared=self.shared,
+            initial_weights=self.initial_weights,
         )
 
     def draws(self) -> Mapping[str, Draw]:
@@ -346,9 +358,13 @@ class PPO(Problem):
         first = ops.arange(uniform.shape[1], uniform) // (uniform.shape[1] // groups) * part
         return place + first
 
-    @staticmethod
-    def _normalised(moments: Moments | None, x: Any) -> Any:
-        return x if moments is None else moments.scaled(x)
+    @property
+    def scaling(self) -> Scaling:
+        """How observations are normalised."""
+        return Scaling(self.observation_limit, self.observation_eps)
+
+    def _normalised(self, moments: Moments | None, x: Any) -> Any:
+        return x if moments is None else moments.scaled(x, self.scaling)
 
     # Learning
 
@@ -380,7 +396,7 @@ class PPO(Problem):
         whole = Rows(observation, critic, happened.point, happened.log_prob, value, advantage, target, noise)
         rows = tree.map_leaves(self._grouped, whole)
         if self.standardise == "rollout":
-            rows = dataclasses.replace(rows, advantage=standardised(rows.advantage))
+            rows = dataclasses.replace(rows, advantage=standardised(rows.advantage, self.advantage_deviation))
         return rows
 
     def _reward(self, networks: Any, happened: Rollout) -> tuple[Any, Metrics]:
@@ -405,7 +421,9 @@ class PPO(Problem):
     def loss(self, networks, batch: Rows, size: int | None = None) -> tuple[Any, Metrics]:
         agent = networks["agent"]
         policy = agent.policy(batch.observation)
-        advantage = standardised(batch.advantage) if self.standardise == "minibatch" else batch.advantage
+        advantage = batch.advantage
+        if self.standardise == "minibatch":
+            advantage = standardised(advantage, self.advantage_deviation)
         gain, terms = policy_loss(policy.log_prob(batch.point) - batch.log_prob, advantage, self.clip)
         value = agent.value(batch.observation if batch.critic is None else batch.critic)
         error = value_loss(value, batch.value, batch.target, self.value_clip)
@@ -436,9 +454,12 @@ class PPO(Problem):
 
     def played(self, state: State, draws) -> Played:
         """A rollout, what is to be learned from it, and what it leaves behind."""
-        carry, happened = self.rollout(state, draws)
-        rows = self.rows(state.networks, state.carry, happened, draws)
-        carry = self._after(state.networks, carry, happened, draws, state.step)
+        before, happened = self.rollout(state, draws)
+        carry = self._after(state.networks, before, happened, draws, state.step)
+        if self.observation_statistics == "before_learning":
+            # The log-probabilities stay those of the policy that played, which saw by the old statistics.
+            before = dataclasses.replace(before, observation=carry.observation, critic=carry.critic)
+        rows = self.rows(state.networks, before, happened, draws)
         if self.pipelined:
             carry = dataclasses.replace(carry, waiting=rows)
         shown = {**happened.terms, "truncated": ops.cast(happened.truncated, rows.value)}
@@ -597,6 +618,13 @@ class PPO(Problem):
         }
 
 
+CHOICES: dict[str, Any] = {
+    "advantage": ADVANTAGES,
+    "standardise": STANDARDISE,
+    "advantage_deviation": DEVIATIONS,
+    "observation_statistics": STATISTICS,
+}
+"""Settings that are names, and those that there are."""
 DIVIDED = ("playing", "pool", "running", "hooks", "waiting")
 """Parts of the carry that devices share out."""
 SHOWN = 150
