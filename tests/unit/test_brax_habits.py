@@ -73,7 +73,7 @@ def test_first_weights_are_drawn_as_brax_draws_them():
         activation="silu",
         kind="tanh",
         std="state",
-        initial_weights="lecun_uniform",
+        initial_weights=BRAX["initial_weights"],
     )
     for mine, theirs in ((ours.actor, policy), (ours.critic, value)):
         for k, layer in enumerate(mine.layers):

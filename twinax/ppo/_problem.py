@@ -15,6 +15,7 @@ from twinax import ops, tree
 from twinax.envs._control import Control, Restarting
 from twinax.episode import MOST_STEPS, Episode
 from twinax.errors import TwinaxError, UnknownName
+from twinax.interval import half_width
 from twinax.networks import frozen
 from twinax.noise import Draw, below, numpy_draws
 from twinax.optimizer import Moments as AdamMoments
@@ -591,8 +592,9 @@ class PPO(Problem):
 
     def evaluate(self, measured: Mapping[str, Any]) -> Metrics:
         returns, lengths = np.asarray(measured["returns"], float), np.asarray(measured["lengths"], float)
-        error = 1.96 * returns.std(ddof=1) / np.sqrt(len(returns)) if len(returns) > 1 else 0.0
-        found = {"episode_return": returns.mean(), "episode_return_ci": error, "episode_length": lengths.mean()}
+        found = {"episode_return": returns.mean(), "episode_length": lengths.mean()}
+        if len(returns) > 1:
+            found["episode_return_ci"] = half_width(returns)
         found["episode_survived"] = np.mean(measured["survived"])
         found |= {f"episode_{name}": np.mean(value) for name, value in measured["terms"].items()}
         if self.hooks is not None:
