@@ -151,8 +151,9 @@ class PPO(Problem):
     """Added to the variance of observations; with 0 their deviation is kept between 1e-6 and 1e6 instead."""
     observation_statistics: str = "after_learning"
     """When the statistics of observations take in a rollout: after_learning, or before_learning from it."""
-    normalise_rewards: bool = False
-    """Whether rewards are divided by the deviation of discounted returns."""
+    normalise_rewards: bool = True
+    """Whether rewards are divided by the deviation of discounted returns: values of hundreds, as where every step pays,
+    would drown the policy's gradient."""
     reward_scale: float = 1.0
     """Factor of rewards."""
     pool: int = 0
@@ -633,9 +634,15 @@ SHOWN = 150
 """Steps that are recorded for hooks in an evaluation."""
 TERMS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
 """What an update shows."""
-ADAM = Optimizer(learning_rate=3e-4, eps=1e-5, clip_norm=0.5)
+ADAM = Optimizer(learning_rate=1e-3, eps=1e-5, clip_norm=0.5)
+"""The optimizer where none is given, in Python and on the command line."""
 
 
 def problem(world: Control, *, optimizer: Optimizer | None = None, **settings: Any) -> PPO:
-    """PPO in a world; settings are the fields of `PPO`."""
+    """PPO in a world; settings are the fields of `PPO`, and what is not given is as on the command line.
+
+    >>> from twinax.envs import CartPole
+    >>> problem(CartPole(), worlds=8).steps
+    128
+    """
     return PPO(world, optimizer or ADAM, **settings)
