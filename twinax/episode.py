@@ -17,7 +17,7 @@ class View:
     frame_seconds: float = 0.04
     """How long a frame is seen."""
     drawn: str = ""
-    """How the frames were made, for those who wonder why they look as they do."""
+    """How the frames were made, for those who wonder why they look as they do; or why there are none."""
     strip: tuple[float, float] | None = None
     """Seconds of the film between which frames for a strip are taken; None for all of it."""
     contacts: dict[str, np.ndarray] = field(default_factory=dict)

@@ -63,7 +63,7 @@ def test_brax_trains_on_a_world_and_its_policy_is_read_back(tmp_path):
     # Brax's own inference gives the same actions from the same parameters.
     agent, moments = stored.networks["agent"], stored.carry.observation
     observation = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
-    ours = to_world(subject.world.actions, agent.policy(moments.scaled(observation, limit=1e9)).mode, True)
+    ours = to_world(subject.world.actions, agent.policy(moments.scaled(observation, subject.scaling)).mode, True)
     network = brax_networks.make_ppo_networks(
         3, 1, lambda x, _: x, policy_hidden_layer_sizes=(8, 8), value_hidden_layer_sizes=(8, 8), activation=jax.nn.tanh
     )
@@ -162,6 +162,11 @@ class TestConfiguration:
             "ppo.target_kl=0.01",
             "ppo.advantage=gae",
             "ppo.standardise=rollout",
+            "ppo.advantage_deviation=sample",
+            "ppo.initial_weights=orthogonal",
+            "ppo.observation_limit=10.0",
+            "ppo.observation_eps=1e-08",
+            "ppo.observation_statistics=after_learning",
             "ppo.pool=16",
             "ppo.groups=2",
             "ppo.shared=true",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-import twinax
 from twinax import ops
 from twinax.errors import TwinaxError
 
@@ -983,41 +980,3 @@ def test_searchsorted_of_any_values(values, probes, right):
     np.testing.assert_array_equal(ops.searchsorted(values, probes, right), wanted)
     np.testing.assert_array_equal(ops.searchsorted(*to_torch((values, probes)), right), wanted)
     np.testing.assert_array_equal(search_in_jax(values, probes, right), wanted)
-
-
-# The layer rule: mathematics is written over `ops`
-
-ALLOWED = {"jax.tree_util"}
-
-
-def module_level_imports(path: Path) -> set[str]:
-    """What is imported while the file is imported, at any depth but inside functions."""
-    found, queue = set(), [ast.parse(path.read_text())]
-    while queue:
-        node = queue.pop()
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {node.module or ""}
-        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            queue.extend(ast.iter_child_nodes(node))
-    return found
-
-
-def test_mathematics_imports_neither_framework():
-    root = Path(twinax.__file__).parent
-    files = [
-        path for folder in ("networks", "envs", "gflownet", "iqn", "noise") for path in (root / folder).rglob("*.py")
-    ]
-    assert len(files) > 15
-    for path in files:
-        bad = {
-            name for name in module_level_imports(path) - ALLOWED if name.split(".")[0] in ("torch", "jax", "jaxlib")
-        }
-        assert not bad, f"{path.relative_to(root)} imports {bad} at module level"
-
-
-def test_the_import_rule_sees_what_it_should(tmp_path):
-    lines = ["import jax.tree_util as t", "if t:", "    import torch", "def f():", "    import jax.lax"]
-    (tmp_path / "a.py").write_text("\n".join([*lines, "class A:", "    from jax import numpy"]))
-    assert module_level_imports(tmp_path / "a.py") == {"jax.tree_util", "torch", "jax"}

@@ -34,7 +34,8 @@ def policy_of(world, seed=0, **settings) -> Policy:
 def by_hand(policy: Policy, x: np.ndarray, act, tanh: bool) -> np.ndarray:
     """The mean action, written out in float64."""
     if policy.moments is not None:
-        x = np.clip((x - policy.moments.mean) / np.sqrt(policy.moments.variance + 1e-8), -10, 10)
+        x = (x - policy.moments.mean) / np.sqrt(policy.moments.variance + policy.scaling.eps)
+        x = np.clip(x, -10, 10) if policy.scaling.limit else x
     nets = [net for net in (policy.agent.trunk, policy.agent.actor) if net is not None]
     layers = [layer for net in nets for layer in net.layers]
     for k, layer in enumerate(layers):
@@ -54,6 +55,9 @@ KINDS = {
     "tanh": lambda: policy_of(Pendulum(), policy="tanh", normalise_observations=True),
     "state": lambda: policy_of(Pendulum(), policy="tanh", std="state"),
     "shared": lambda: policy_of(Pendulum(), shared=True, normalise_observations=True),
+    "not cut off": lambda: policy_of(
+        Pendulum(), policy="tanh", normalise_observations=True, observation_limit=0.0, observation_eps=0.0
+    ),
     "one layer": lambda: policy_of(Pendulum(), hidden=()),
 }
 

@@ -8,7 +8,7 @@ import pytest
 
 from twinax import ops
 from twinax.networks._distributions import Categorical, Normal
-from twinax.ppo import ADVANTAGES, Moments, brax, gae, policy_loss, standardised, value_loss
+from twinax.ppo import ADVANTAGES, Moments, Scaling, brax, gae, policy_loss, standardised, value_loss
 
 GAMMA, TRACE = 0.97, 0.9
 
@@ -142,6 +142,7 @@ def test_standardised_rows():
     x = np.random.default_rng(2).normal(3, 5, 64)
     y = standardised(x)
     np.testing.assert_allclose([y.mean(), y.std(ddof=1)], [0, 1], atol=1e-7)
+    np.testing.assert_allclose(standardised(x, "population").std(), 1, atol=1e-7)
 
 
 def test_categorical_is_torchs():
@@ -191,7 +192,7 @@ def test_running_moments_are_those_of_all_rows():
     rng = np.random.default_rng(6)
     parts = [rng.normal(k, 1 + k, (n, 3)) for k, n in enumerate((5, 40, 17))]
     moments = Moments.empty(3)
-    assert np.allclose(moments.scaled(parts[0], limit=100), parts[0])  # before the first row nothing changes
+    assert np.allclose(moments.scaled(parts[0], Scaling(limit=0)), parts[0])  # before the first row nothing changes
     for part in parts:
         moments = moments.with_rows(part)
     rows = np.concatenate(parts)

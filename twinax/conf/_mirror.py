@@ -35,6 +35,16 @@ def mirror(options: type, leave_out: Iterable[str] = (), **extra: Any) -> type:
     return section
 
 
+def section_of(section: type, options: Any) -> Any:
+    """A mirrored section with the values of some options, so that defaults of a family stand once.
+
+    >>> from twinax.envs import Uniform
+    >>> section_of(mirror(Uniform), Uniform(2.0))
+    UniformSection(value=2.0)
+    """
+    return section(**{field.name: getattr(options, field.name) for field in dataclasses.fields(section)})
+
+
 def restore(section: Any, **changes: Any) -> Any:
     """The options that a mirrored section stands for, checked by their own class."""
     options = type(section).options

@@ -11,10 +11,23 @@ import numpy as np
 from twinax.errors import TwinaxError, require
 
 
+def reason(error: Exception) -> str:
+    """The first line of what a stranger's error says, or its kind."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
 def build(
-    id: str, factory: Callable[[], Any] | None, options: dict[str, Any], time_limit: int, flatten: bool, label: str
+    id: str,
+    factory: Callable[..., Any] | None,
+    options: dict[str, Any],
+    time_limit: int,
+    flatten: bool,
+    label: str,
+    **more: Any,
 ) -> Any:
-    """One environment, by id or from a factory."""
+    """One environment, by id or from a factory; `more` are further arguments of it."""
+    options = {**options, **more}
     require("gymnasium", "gymnasium", f"env=gymnasium ({label})")
     import gymnasium
 
@@ -29,10 +42,9 @@ def build(
         try:
             env = gymnasium.make(id, max_episode_steps=time_limit or None, disable_env_checker=True, **options)
         except (gymnasium.error.Error, ModuleNotFoundError, TypeError) as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise TwinaxError(
-                f"gymnasium cannot make env.id={id} ({reason}); `gymnasium.pprint_registry()` lists the known ids, and "
-                "module:Name-v0 imports a module first"
+                f"gymnasium cannot make env.id={id} ({reason(error)}); `gymnasium.pprint_registry()` lists the known "
+                "ids, and module:Name-v0 imports a module first"
             ) from error
     return gymnasium.wrappers.FlattenObservation(env) if flatten else env
 

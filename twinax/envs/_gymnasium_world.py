@@ -12,6 +12,7 @@ import numpy as np
 from twinax import ops, tree
 from twinax.envs._control import Actions, Box, Discrete, Moved, Restarting
 from twinax.envs._gymnasium_copies import Copies, build
+from twinax.envs._gymnasium_film import Filmed
 from twinax.envs._seeds import seed_draw, seeds
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
@@ -55,6 +56,7 @@ class GymnasiumWorld(Restarting):
     _copies: dict[int, Copies] = field(init=False, repr=False, default_factory=dict)
     """Those of each shard of a program: every device, and so every process, steps its own."""
     _some: Callable[[], Copies] = field(init=False, repr=False)
+    _filmed: Callable[..., Filmed] = field(init=False, repr=False)
     _apart: list[GymnasiumWorld] = field(init=False, repr=False, default_factory=list)
 
     def __post_init__(self):
@@ -74,6 +76,7 @@ class GymnasiumWorld(Restarting):
             "observation_size": size,
             "actions": actions,
             "_some": partial(Copies, make, self.processes, size, to_env),
+            "_filmed": partial(Filmed, make=make, to_env=to_env),
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)
@@ -88,6 +91,9 @@ class GymnasiumWorld(Restarting):
             twin = GymnasiumWorld(self.id, self.time_limit, self.flatten, self.processes, self.options, self.factory)
             self._apart.append(twin)
         return self._apart[0]
+
+    def on_host(self) -> Filmed:
+        return self._filmed(self)
 
     def reset_draws(self, worlds: int) -> dict[str, Draw]:
         return {"seed": seed_draw(worlds)}

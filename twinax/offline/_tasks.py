@@ -17,6 +17,7 @@ import numpy as np
 from twinax import ops
 from twinax.envs._maze import PointMaze
 from twinax.errors import TwinaxError, require
+from twinax.interval import half_width
 from twinax.noise import Draw
 from twinax.problem import Metrics
 
@@ -221,12 +222,12 @@ def _require_same(world: str, shown: tuple[int, ...], taken: int, observation: t
 
 
 def judged(episodes: Mapping[str, np.ndarray]) -> Metrics:
-    """Means over episodes; `_ci` is half the width of a 95 % interval, 1.96 standard errors of the mean."""
+    """Means over episodes; `_ci` is half the width of a 95 % interval, which one episode alone does not have."""
     found: Metrics = {}
     for name, label in (("returns", "return"), ("successes", "success"), ("lengths", "length")):
         if name in episodes:
             values = np.asarray(episodes[name], np.float64)
             found[label] = float(values.mean())
             if label != "length" and len(values) > 1:
-                found[f"{label}_ci"] = float(1.96 * values.std(ddof=1) / np.sqrt(len(values)))
+                found[f"{label}_ci"] = float(half_width(values))
     return found

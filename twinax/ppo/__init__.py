@@ -7,7 +7,7 @@ from twinax.ppo._hooks import Hooks
 from twinax.ppo._loaded import LoadedPolicy, load_policy, load_torch_policy, torch_policy
 from twinax.ppo._losses import policy_loss, standardised, value_loss
 from twinax.ppo._networks import ActorCritic, make_networks, to_world
-from twinax.ppo._normaliser import Moments
+from twinax.ppo._normaliser import Moments, Scaling
 from twinax.ppo._policy import Policy, read_policy
 from twinax.ppo._problem import PPO, problem
 from twinax.ppo._rollout import Playing, Rollout, Started, advance, begin, entered, play
@@ -25,6 +25,7 @@ __all__ = [
     "Playing",
     "Policy",
     "Rollout",
+    "Scaling",
     "Started",
     "advance",
     "amp",

@@ -20,7 +20,6 @@ import numpy as np
 from twinax.envs._control import Box
 from twinax.errors import TwinaxError, require
 from twinax.ppo import _onnx
-from twinax.ppo._normaliser import EPS, LIMIT
 from twinax.ppo._policy import Policy, read_policy
 
 FORMAT = 1
@@ -93,17 +92,22 @@ def describe(policy: Policy) -> dict[str, Any]:
     if isinstance(actions, Box):
         output = {"name": "action", "type": "float32", "size": actions.size, "low": actions.low, "high": actions.high}
         output["squashed"] = policy.agent.kind == "tanh"
-    scaled = policy.moments is not None
+    normaliser = None if policy.moments is None else {"inside": True, **_scaling(policy)}
     return {
         "format": FORMAT,
         "world": world.name,
         "input": {"name": "observation", "type": "float32", "size": policy.inputs, "layout": parts},
         "output": output if names is None else {**output, "names": names},
-        "normaliser": {"inside": True, "eps": EPS, "clip": LIMIT} if scaled else None,
+        "normaliser": normaliser,
         **manual,
         "run": dict(policy.facts),
         "versions": versions(),
     }
+
+
+def _scaling(policy: Policy) -> dict[str, Any]:
+    """How the normaliser inside divides and cuts off; None where it does not."""
+    return {"eps": policy.scaling.eps, "clip": policy.scaling.limit or None}
 
 
 def _known_suffix(path: Path) -> str:

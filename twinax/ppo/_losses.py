@@ -28,9 +28,13 @@ def value_loss(
     return 0.5 * ops.mean(error)
 
 
-def standardised(x: Float[Array, " rows"], eps: float = 1e-8) -> Float[Array, " rows"]:
-    """Mean 0 and standard deviation 1, over all shards of a batch."""
+DEVIATIONS = {"sample": 1, "population": 0}
+"""By what a deviation is named, to what its sum of squares is divided by less than the number of rows."""
+
+
+def standardised(x: Float[Array, " rows"], deviation: str = "sample", eps: float = 1e-8) -> Float[Array, " rows"]:
+    """Mean 0 and standard deviation 1, over all shards of a batch; of the sample (N - 1) or the population (N)."""
     mean = ops.across_shards(ops.mean(x))
     size = x.shape[0] * ops.num_shards()
-    variance = ops.across_shards(ops.mean(ops.square(x - mean))) * (size / max(size - 1, 1))
+    variance = ops.across_shards(ops.mean(ops.square(x - mean))) * (size / max(size - DEVIATIONS[deviation], 1))
     return (x - mean) / (ops.sqrt(variance) + eps)

@@ -19,6 +19,7 @@ from twinax.types import Array, Float
 
 POLICIES = ("categorical", "gaussian", "tanh")
 STDS = ("free", "state")
+INITIAL_WEIGHTS = ("orthogonal", "lecun_uniform")
 LEAST_STD = 1e-3
 
 
@@ -67,14 +68,32 @@ def orthogonal(rng: np.random.Generator, inputs: int, outputs: int, gain: float)
     return Linear(np.ascontiguousarray(weight, np.float32), np.zeros(outputs, np.float32))
 
 
-def make_mlp(rng: np.random.Generator, inputs: int, hidden: Sequence[int], outputs: int, act: str, gain: float) -> MLP:
-    """An MLP with orthogonal layers of gain sqrt 2, the last of its own."""
+def lecun_uniform(rng: np.random.Generator, inputs: int, outputs: int) -> Linear:
+    """A layer with weights uniform between -sqrt(3 / inputs) and sqrt(3 / inputs); no bias to begin with."""
+    bound = math.sqrt(3 / inputs)
+    return Linear(rng.uniform(-bound, bound, (outputs, inputs)).astype(np.float32), np.zeros(outputs, np.float32))
+
+
+def make_mlp(
+    rng: np.random.Generator,
+    inputs: int,
+    hidden: Sequence[int],
+    outputs: int,
+    act: str,
+    gain: float,
+    initial_weights: str = "orthogonal",
+) -> MLP:
+    """An MLP with orthogonal layers of gain sqrt 2, the last of its own, or with lecun_uniform ones."""
     activation(act)  # unknown names fail here
+    if initial_weights not in INITIAL_WEIGHTS:
+        raise UnknownName("initial_weights", initial_weights, INITIAL_WEIGHTS)
     sizes, gains = (inputs, *hidden, outputs), [math.sqrt(2)] * len(hidden) + [gain]
     if bad := [n for n in sizes if n < 1]:
         raise TwinaxError(f"a network has layers of {sizes}; {bad[0]} is too small, every size must be at least 1")
-    layers = [orthogonal(rng, a, b, g) for a, b, g in zip(sizes[:-1], sizes[1:], gains, strict=True)]
-    return MLP(tuple(layers), act)
+    pairs = zip(sizes[:-1], sizes[1:], strict=True)
+    if initial_weights == "lecun_uniform":
+        return MLP(tuple(lecun_uniform(rng, a, b) for a, b in pairs), act)
+    return MLP(tuple(orthogonal(rng, a, b, g) for (a, b), g in zip(pairs, gains, strict=True)), act)
 
 
 def policy_kind(actions: Actions, kind: str = "auto") -> str:
@@ -102,8 +121,10 @@ def make_networks(
     std: str = "free",
     first_std: float = 1.0,
     shared: bool = False,
+    initial_weights: str = "orthogonal",
 ) -> ActorCritic:
-    """Orthogonal layers, an actor that begins indifferent, and with `std=free` a deviation that is a vector."""
+    """Orthogonal layers with an actor that begins indifferent, or lecun_uniform ones; with `std=free` a deviation that
+    is a vector."""
     kind = policy_kind(actions, kind)
     if std not in STDS:
         raise UnknownName("std", std, STDS)
@@ -120,10 +141,10 @@ def make_networks(
     outputs = 2 * number if kind != "categorical" and std == "state" else number
     trunk, own = None, tuple(hidden)
     if shared:
-        trunk = make_mlp(rng, observation, hidden[:-1], hidden[-1], activation, math.sqrt(2))
+        trunk = make_mlp(rng, observation, hidden[:-1], hidden[-1], activation, math.sqrt(2), initial_weights)
         observation, critic_observation, own = hidden[-1], hidden[-1], ()
-    actor = make_mlp(rng, observation, own, outputs, activation, 0.01)
-    critic = make_mlp(rng, critic_observation, own, 1, activation, 1.0)
+    actor = make_mlp(rng, observation, own, outputs, activation, 0.01, initial_weights)
+    critic = make_mlp(rng, critic_observation, own, 1, activation, 1.0, initial_weights)
     free = kind != "categorical" and std == "free"
     log_std = np.full(number, math.log(first_std), np.float32) if free else None
     return ActorCritic(trunk, actor, critic, log_std, kind)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,30 @@ import numpy as np
 from twinax import ops, tree
 from twinax.types import Array, Float
 
-LIMIT, EPS = 10.0, 1e-8
-"""Where scaled rows are cut off, and what is added to a variance."""
+LEAST, MOST = 1e-6, 1e6
+"""Between which a deviation is kept where nothing is added to its variance."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How rows are scaled by their mean and variance."""
+
+    limit: float = 10.0
+    """Where scaled rows are cut off; 0 for nowhere."""
+    eps: float = 1e-8
+    """Added to the variance; with 0 the deviation is kept between 1e-6 and 1e6 instead, as in Brax."""
+
+    def deviation(self, variance: Any) -> Any:
+        """What is divided by."""
+        return ops.sqrt(variance + self.eps) if self.eps else ops.clip(ops.sqrt(variance), LEAST, MOST)
+
+    @property
+    def bound(self) -> float:
+        """The limit as a number, infinite where there is none."""
+        return self.limit or math.inf
+
+
+PLAIN = Scaling()
 
 
 @tree.record
@@ -38,6 +62,7 @@ class Moments:
         spread = (1 - weight) * self.variance + weight * variance + weight * (1 - weight) * ops.square(moved)
         return Moments(self.mean + weight * moved, spread, total)
 
-    def scaled(self, x: Any, limit: float = LIMIT, eps: float = EPS) -> Array:
-        """Rows with mean 0 and variance 1, cut off at `limit`."""
-        return ops.clip((x - self.mean) / ops.sqrt(self.variance + eps), -limit, limit)
+    def scaled(self, x: Any, scaling: Scaling = PLAIN) -> Array:
+        """Rows with mean 0 and variance 1, cut off where `scaling` says so."""
+        x = (x - self.mean) / scaling.deviation(self.variance)
+        return ops.clip(x, -scaling.limit, scaling.limit) if scaling.limit else x

@@ -10,7 +10,6 @@ import numpy as np
 from twinax import __version__
 from twinax.envs._control import Box
 from twinax.errors import TwinaxError, UnknownName, require
-from twinax.ppo._normaliser import EPS, LIMIT
 from twinax.ppo._policy import Policy
 
 OPSET, IR_VERSION = 13, 8
@@ -101,12 +100,15 @@ def onnx_bytes(policy: Policy) -> bytes:
 
 
 def _normalised(graph: _Graph, policy: Policy, x: str) -> str:
-    """clip((x - mean) / sqrt(variance + eps), -limit, limit)"""
+    """clip((x - mean) / sqrt(variance + eps), -limit, limit), without the clip where there is no limit"""
     assert policy.moments is not None
-    deviation = np.sqrt(policy.moments.variance.astype(np.float64) + EPS)
+    scaling = policy.scaling
+    deviation = scaling.deviation(policy.moments.variance.astype(np.float64))
     x = graph.add("Sub", x, graph.constant("normaliser.mean", policy.moments.mean), output="centred")
     x = graph.add("Div", x, graph.constant("normaliser.deviation", deviation), output="scaled")
-    bounds = graph.constant("normaliser.lowest", -LIMIT), graph.constant("normaliser.highest", LIMIT)
+    if not scaling.limit:
+        return x
+    bounds = [graph.constant(f"normaliser.{n}", x) for n, x in (("lowest", -scaling.limit), ("highest", scaling.limit))]
     return graph.add("Clip", x, *bounds, output="normalised")
 
 
@@ -143,7 +145,7 @@ def observations(policy: Policy, rows: int = ROWS) -> np.ndarray:
     x = rng.normal(size=(rows, policy.inputs))
     x[: rows // 10] *= 20.0
     if policy.moments is not None:
-        x = policy.moments.mean + x * np.sqrt(policy.moments.variance + EPS)
+        x = policy.moments.mean + x * policy.scaling.deviation(policy.moments.variance)
     return x.astype(np.float32)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from twinax import tree
 from twinax.envs._control import Control, Discrete
 from twinax.errors import TwinaxError
 from twinax.ppo._networks import ActorCritic, to_world
-from twinax.ppo._normaliser import Moments
+from twinax.ppo._normaliser import Moments, Scaling
 from twinax.ppo._problem import PPO
 from twinax.problem import State
 
@@ -42,6 +43,8 @@ class Policy:
     world: Control
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Where it comes from: run, step, seed, configuration."""
+    scaling: Scaling = Scaling()
+    """How observations are normalised by the moments."""
 
     @classmethod
     def of(cls, problem: PPO, state: State | Mapping[str, Any], **facts: Any) -> Policy:
@@ -55,7 +58,7 @@ class Policy:
         bad = [name for name, leaf in tree.named_leaves((agent, moments)).items() if not np.isfinite(leaf).all()]
         if bad:
             raise TwinaxError(f"the policy is not finite: {len(bad)} of its arrays hold NaN or infinity")
-        return cls(agent, moments, problem.world, facts)
+        return cls(agent, moments, problem.world, facts, problem.scaling)
 
     @property
     def discrete(self) -> bool:
@@ -90,7 +93,7 @@ class Policy:
 
     def points(self, observation: np.ndarray) -> np.ndarray:
         """What the actor says, before it becomes an action: logits or means, by the library's own networks."""
-        x = observation if self.moments is None else self.moments.scaled(observation)
+        x = observation if self.moments is None else self.moments.scaled(observation, self.scaling)
         policy: Any = self.agent.policy(x)
         return policy.logits if self.discrete else policy.mode
 
@@ -104,7 +107,7 @@ class Policy:
     def in_double(self) -> Policy:
         """The same numbers in float64: what an exported policy is measured against."""
         agent, moments = tree.map_leaves(lambda x: x.astype(np.float64), (self.agent, self.moments))
-        return Policy(agent, moments, self.world, self.facts)
+        return dataclasses.replace(self, agent=agent, moments=moments)
 
 
 def read_policy(run: Path | str, seed: int | None = None) -> Policy:

@@ -16,6 +16,7 @@ from twinax.envs._check_control import check_world
 from twinax.envs._control import Control, Restarting
 from twinax.episode import MOST_STEPS, Episode
 from twinax.errors import TwinaxError, UnknownName
+from twinax.interval import half_width
 from twinax.networks import frozen
 from twinax.noise import Draw, below, numpy_draws
 from twinax.optimizer import Moments as AdamMoments
@@ -23,14 +24,15 @@ from twinax.optimizer import Optimizer
 from twinax.ppo._advantages import ADVANTAGES
 from twinax.ppo._episodes import episode_draws, play_episodes, record_episodes
 from twinax.ppo._hooks import Hooks
-from twinax.ppo._losses import policy_loss, standardised, value_loss
+from twinax.ppo._losses import DEVIATIONS, policy_loss, standardised, value_loss
 from twinax.ppo._networks import ActorCritic, make_networks, policy_draw, policy_kind, to_world
-from twinax.ppo._normaliser import Moments
+from twinax.ppo._normaliser import Moments, Scaling
 from twinax.ppo._rollout import Playing, Rollout, Started, begin, entered, play, started
 from twinax.problem import Loss, Metrics, Problem, State, Terms
 from twinax.types import Array, Float
 
 STANDARDISE = ("minibatch", "rollout", "none")
+STATISTICS = ("after_learning", "before_learning")
 
 
 @tree.record
@@ -110,6 +112,8 @@ class PPO(Problem):
     """Deviation of a policy with std=free at the beginning."""
     shared: bool = False
     """Whether actor and critic share all but their last layer."""
+    initial_weights: str = "orthogonal"
+    """orthogonal (gain sqrt 2; 0.01 for the actor's last layer, 1 for the critic's) or lecun_uniform (all layers)."""
     worlds: int = 64
     """Worlds side by side."""
     steps: int = 128
@@ -138,10 +142,19 @@ class PPO(Problem):
     """gae, or cleanrl, brax, rsl_rl as those libraries read a rollout."""
     standardise: str = "minibatch"
     """Over what advantages are standardised: minibatch, rollout or none."""
+    advantage_deviation: str = "sample"
+    """By which deviation advantages are divided: sample (N - 1) or population (N)."""
     normalise_observations: bool = False
     """Whether observations are divided by their deviation, after their mean is taken off."""
-    normalise_rewards: bool = False
-    """Whether rewards are divided by the deviation of discounted returns."""
+    observation_limit: float = 10.0
+    """Where normalised observations are cut off; 0 for nowhere."""
+    observation_eps: float = 1e-8
+    """Added to the variance of observations; with 0 their deviation is kept between 1e-6 and 1e6 instead."""
+    observation_statistics: str = "after_learning"
+    """When the statistics of observations take in a rollout: after_learning, or before_learning from it."""
+    normalise_rewards: bool = True
+    """Whether rewards are divided by the deviation of discounted returns: values of hundreds, as where every step pays,
+    would drown the policy's gradient."""
     reward_scale: float = 1.0
     """Factor of rewards."""
     pool: int = 0
@@ -171,7 +184,8 @@ class PPO(Problem):
         for label in ("clip", "reward_scale"):
             if not 0 < (value := getattr(self, label)) < math.inf:
                 raise TwinaxError(f"{label} is {value}; it must be finite and above 0")
-        for label in ("value_clip", "value_weight", "entropy_weight", "target_kl"):
+        kept = ("value_clip", "value_weight", "entropy_weight", "target_kl", "observation_limit", "observation_eps")
+        for label in kept:
             if not 0 <= (value := getattr(self, label)) < math.inf:
                 raise TwinaxError(f"{label} is {value}; it must be finite and not negative")
         if any(width < 1 for width in self.hidden):
@@ -190,10 +204,9 @@ class PPO(Problem):
             raise TwinaxError(f"a pool of {self.pool} starts does not divide by 8 x groups={self.groups}")
         if self.pool and isinstance(self.world, Restarting):
             raise TwinaxError(f"{self.world.name} restarts itself and has no use for a pool of {self.pool}: set pool=0")
-        if self.advantage not in ADVANTAGES:
-            raise UnknownName("advantage", self.advantage, ADVANTAGES)
-        if self.standardise not in STANDARDISE:
-            raise UnknownName("standardise", self.standardise, STANDARDISE)
+        for label, known in CHOICES.items():
+            if (value := getattr(self, label)) not in known:
+                raise UnknownName(label, value, known)
         if self.pipelined and "numpy" not in self.world.frameworks:
             raise TwinaxError(
                 f"pipelined=true plays a first rollout in NumPy before training begins, and {self.world.name} runs in "
@@ -280,6 +293,7 @@ class PPO(Problem):
             std=self.std,
             first_std=self.first_std,
             shared=self.shared,
+            initial_weights=self.initial_weights,
         )
 
     def draws(self) -> Mapping[str, Draw]:
@@ -350,9 +364,13 @@ class PPO(Problem):
         first = ops.arange(uniform.shape[1], uniform) // (uniform.shape[1] // groups) * part
         return place + first
 
-    @staticmethod
-    def _normalised(moments: Moments | None, x: Any) -> Any:
-        return x if moments is None else moments.scaled(x)
+    @property
+    def scaling(self) -> Scaling:
+        """How observations are normalised."""
+        return Scaling(self.observation_limit, self.observation_eps)
+
+    def _normalised(self, moments: Moments | None, x: Any) -> Any:
+        return x if moments is None else moments.scaled(x, self.scaling)
 
     # Learning
 
@@ -384,7 +402,7 @@ class PPO(Problem):
         whole = Rows(observation, critic, happened.point, happened.log_prob, value, advantage, target, noise)
         rows = tree.map_leaves(self._grouped, whole)
         if self.standardise == "rollout":
-            rows = dataclasses.replace(rows, advantage=standardised(rows.advantage))
+            rows = dataclasses.replace(rows, advantage=standardised(rows.advantage, self.advantage_deviation))
         return rows
 
     def _reward(self, networks: Any, happened: Rollout) -> tuple[Any, Metrics]:
@@ -409,7 +427,9 @@ class PPO(Problem):
     def loss(self, networks, batch: Rows, size: int | None = None) -> tuple[Any, Terms]:
         agent = networks["agent"]
         policy = agent.policy(batch.observation)
-        advantage = standardised(batch.advantage) if self.standardise == "minibatch" else batch.advantage
+        advantage = batch.advantage
+        if self.standardise == "minibatch":
+            advantage = standardised(advantage, self.advantage_deviation)
         gain, shown = policy_loss(policy.log_prob(batch.point) - batch.log_prob, advantage, self.clip)
         value = agent.value(batch.observation if batch.critic is None else batch.critic)
         error = value_loss(value, batch.value, batch.target, self.value_clip)
@@ -452,9 +472,12 @@ class PPO(Problem):
 
     def played(self, state: State, draws) -> Played:
         """A rollout, what is to be learned from it, and what it leaves behind."""
-        carry, happened = self.rollout(state, draws)
-        rows = self.rows(state.networks, state.carry, happened, draws)
-        carry = self._after(state.networks, carry, happened, draws, state.step)
+        before, happened = self.rollout(state, draws)
+        carry = self._after(state.networks, before, happened, draws, state.step)
+        if self.observation_statistics == "before_learning":
+            # The log-probabilities stay those of the policy that played, which saw by the old statistics.
+            before = dataclasses.replace(before, observation=carry.observation, critic=carry.critic)
+        rows = self.rows(state.networks, before, happened, draws)
         if self.pipelined:
             carry = dataclasses.replace(carry, waiting=rows)
         shown = {**happened.terms, "truncated": ops.cast(happened.truncated, rows.value)}
@@ -586,8 +609,9 @@ class PPO(Problem):
 
     def evaluate(self, measured: Mapping[str, Any]) -> Metrics:
         returns, lengths = np.asarray(measured["returns"], float), np.asarray(measured["lengths"], float)
-        error = 1.96 * returns.std(ddof=1) / np.sqrt(len(returns)) if len(returns) > 1 else 0.0
-        found = {"episode_return": returns.mean(), "episode_return_ci": error, "episode_length": lengths.mean()}
+        found = {"episode_return": returns.mean(), "episode_length": lengths.mean()}
+        if len(returns) > 1:
+            found["episode_return_ci"] = half_width(returns)
         found["episode_survived"] = np.mean(measured["survived"])
         found |= {f"episode_{name}": np.mean(value) for name, value in measured["terms"].items()}
         if self.hooks is not None:
@@ -613,6 +637,13 @@ class PPO(Problem):
         }
 
 
+CHOICES: dict[str, Any] = {
+    "advantage": ADVANTAGES,
+    "standardise": STANDARDISE,
+    "advantage_deviation": DEVIATIONS,
+    "observation_statistics": STATISTICS,
+}
+"""Settings that are names, and those that there are."""
 DIVIDED = ("playing", "pool", "running", "hooks", "waiting")
 """Parts of the carry that devices share out."""
 SHOWN = 150
@@ -621,9 +652,15 @@ PARTS = ("policy_loss", "value_loss", "entropy_loss")
 """What the loss adds up, weights included."""
 TERMS = ("loss", *PARTS, "value_error", "entropy", "approx_kl", "clip_fraction", "grad_norm")
 """What an update shows."""
-ADAM = Optimizer(learning_rate=3e-4, eps=1e-5, clip_norm=0.5)
+ADAM = Optimizer(learning_rate=1e-3, eps=1e-5, clip_norm=0.5)
+"""The optimizer where none is given, in Python and on the command line."""
 
 
 def problem(world: Control, *, optimizer: Optimizer | None = None, **settings: Any) -> PPO:
-    """PPO in a world; settings are the fields of `PPO`."""
+    """PPO in a world; settings are the fields of `PPO`, and what is not given is as on the command line.
+
+    >>> from twinax.envs import CartPole
+    >>> problem(CartPole(), worlds=8).steps
+    128
+    """
     return PPO(world, optimizer or ADAM, **settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ def play_one(problem: Any, state: Any, seed: int, longest: int) -> Episode:
     whole = tree.map_leaves(lambda *each: np.concatenate(each), *states)
     parts = {name: np.array([row[name] for row in terms]) for name in terms[0]}
     view = world.view(whole)
+    if view.frames is None and not view.drawn:
+        view = dataclasses.replace(view, drawn=f"{world.name} has no pictures of its own")
     return Episode(world.seconds, np.array(rewards), _of_reward(parts), ended, view)
 
 

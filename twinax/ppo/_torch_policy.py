@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from twinax.envs._control import Box
-from twinax.ppo._normaliser import EPS, LIMIT
 from twinax.ppo._policy import Policy
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -29,7 +28,7 @@ class TorchPolicy(nn.Module):
     mean: torch.Tensor
     deviation: torch.Tensor
     limit: torch.Tensor
-    """Where the normalised observation is cut off; infinite without a normaliser."""
+    """Where the normalised observation is cut off; infinite where it is not."""
     low: torch.Tensor
     high: torch.Tensor
 
@@ -74,8 +73,8 @@ def arrays(policy: Policy) -> dict[str, np.ndarray]:
     moments, actions = policy.moments, policy.world.actions
     none = np.zeros(policy.inputs)
     found["mean"] = none if moments is None else moments.mean
-    found["deviation"] = none + 1 if moments is None else np.sqrt(moments.variance.astype(np.float64) + EPS)
-    found["limit"] = np.array(np.inf if moments is None else LIMIT)
+    found["deviation"] = none + 1 if moments is None else policy.scaling.deviation(moments.variance.astype(np.float64))
+    found["limit"] = np.array(np.inf if moments is None else policy.scaling.bound)
     bounds = (actions.low, actions.high) if isinstance(actions, Box) else [np.zeros(policy.outputs)] * 2
     found |= {"low": np.array(bounds[0]), "high": np.array(bounds[1])}
     return {name: np.ascontiguousarray(value, np.float32).reshape(np.shape(value)) for name, value in found.items()}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from twinax.errors import TwinaxError
+from twinax.interval import half_width
 from twinax.runs import films, metrics, pictures
 from twinax.runs.directory import RunDirectory
 from twinax.runs.films import Film
@@ -38,19 +39,6 @@ class Series:
         """Both ends of the 95 % confidence interval of the mean over seeds, by Student's t; needs two seeds."""
         half = half_width(self.values)
         return self.mean - half, self.mean + half
-
-
-def half_width(values: np.ndarray) -> np.ndarray:
-    """Half of the 95 % confidence interval of the mean over the last axis, by Student's t.
-
-    >>> half_width(np.array([1.0, 2.0, 3.0])).round(3)
-    np.float64(2.484)
-    """
-    from scipy.special import stdtrit  # jax brings scipy along
-
-    number = values.shape[-1]
-    # t(0.975, n - 1) * s / sqrt(n)
-    return stdtrit(number - 1, 0.975) * values.std(axis=-1, ddof=1) / np.sqrt(number)
 
 
 @dataclass(frozen=True)

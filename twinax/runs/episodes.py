@@ -29,6 +29,8 @@ def show(problem: Problem, state: State, seed: int, directory: RunDirectory, say
         shown = problem.show(state, seed)
         if shown is not None:
             save(directory, shown, int(state.step))
+            if shown.view.frames is None:
+                say(f"no film of an episode: {shown.view.drawn}")
     except (TwinaxError, OSError) as error:
         say(f"no film of an episode: {error}")
 

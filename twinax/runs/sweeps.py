@@ -10,7 +10,6 @@ slurm/              scripts and logs of SLURM jobs, where there are any
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from twinax.errors import TwinaxError
+from twinax.interval import half_width
 from twinax.runs import checkpoint, files, metrics_csv, plain
-from twinax.runs.curves import half_width
 from twinax.runs.directory import RunDirectory
 from twinax.runs.summary import NO_RESULTS
 
@@ -177,5 +176,5 @@ def _means(found: Iterable[Mapping[str, Mapping[int, float]]]) -> dict[str, tupl
     for name in names:
         # By seed, so that one that two tasks share counts once.
         values = np.array(list({seed: value for one in found for seed, value in one[name].items()}.values()))
-        results[name] = (float(values.mean()), float(half_width(values)) if len(values) > 1 else math.nan)
+        results[name] = (float(values.mean()), float(half_width(values)))
     return results

@@ -14,7 +14,6 @@ from twinax.conf._sections import CHOSEN
 from twinax.conf.experiments.ppo import (
     KEY_ALIASES,
     Learning,
-    OptimizerSection,
     annealed,
     check_sizes,
     options,
@@ -68,7 +67,6 @@ class BipedRoot(Learning):
     amp: Any = CHOSEN
     rewards: Any = field(default_factory=RewardsSection)
     ranges: Any = field(default_factory=RangesSection)
-    optimizer: Any = field(default_factory=lambda: OptimizerSection(learning_rate=5e-4, eps=1e-5, clip_norm=1.0))
 
 
 def build_world(config: BipedRoot) -> Biped:
@@ -146,10 +144,12 @@ LEARNING = {
         "entropy_weight": 0.001,
         "value_clip": 0.0,
         "normalise_observations": True,
+        "normalise_rewards": False,
         "pool": 256,
         "episodes": 32,
+        "anneal": True,
     },
-    "optimizer": {"decay_to": 0.1},
+    "optimizer": {"learning_rate": 5e-4, "clip_norm": 1.0, "decay_to": 0.1},
     "trainer": {"batch_size": 1, "chunk": 10, "evaluate_every": 50, "checkpoint_every": 50},
 }
 

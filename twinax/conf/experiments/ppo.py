@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinax import Optimizer
-from twinax.conf._mirror import mirror, restore
+from twinax.conf._mirror import mirror, restore, section_of
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import CHOSEN, CompareSection, Root
 from twinax.conf.limits import check_memory
@@ -15,9 +15,10 @@ from twinax.envs import CLASSIC, PROBES, BraxWorld, GymnasiumWorld, GymnaxWorld
 from twinax.envs._control import Discrete
 from twinax.ppo import PPO, problem
 from twinax.ppo._brax_habits import ALWAYS, DEFAULTS, combined
+from twinax.ppo._problem import ADAM
 
 OptimizerSection = mirror(Optimizer, leave_out=["rates", "clip_by"])
-PpoSection = mirror(PPO, leave_out=["world", "optimizer", "hooks"], anneal=True)
+PpoSection = mirror(PPO, leave_out=["world", "optimizer", "hooks"], anneal=False)
 
 
 @dataclass
@@ -35,7 +36,7 @@ class Learning(Root):
     # A step is a whole iteration.
     compare: CompareSection = field(default_factory=lambda: CompareSection(steps=10, warm_up=2))
     ppo: Any = field(default_factory=PpoSection)
-    optimizer: Any = field(default_factory=lambda: OptimizerSection(learning_rate=2.5e-3, eps=1e-5, clip_norm=0.5))
+    optimizer: Any = field(default_factory=lambda: section_of(OptimizerSection, ADAM))
 
 
 @dataclass
@@ -86,30 +87,44 @@ def check_sizes(config: Learning, subject: PPO) -> None:
 
 
 TRAINER = {"batch_size": 1, "chunk": 5}
+QUICK = {"optimizer": {"learning_rate": 2.5e-3}}
+"""For step sizes that fall to zero."""
 SETTINGS: dict[str, dict[str, Any]] = {
-    # A reward for every step makes returns of hundreds, whose errors would drown the policy's gradient.
-    "cartpole": {"trainer": {**TRAINER, "steps": 60}, "ppo": {"normalise_rewards": True}},
-    "acrobot": {"trainer": {**TRAINER, "steps": 100}, "ppo": {"normalise_observations": True}},
+    "cartpole": {"trainer": {**TRAINER, "steps": 60}},
+    "acrobot": {
+        "trainer": {**TRAINER, "steps": 100},
+        "ppo": {"normalise_observations": True, "normalise_rewards": False, "anneal": True},
+        **QUICK,
+    },
     "pendulum": {
         "trainer": {**TRAINER, "steps": 100},
-        "ppo": {"gamma": 0.95, "normalise_rewards": True, "entropy_weight": 0.0, "epochs": 10, "value_clip": 0.0},
-        "optimizer": {"learning_rate": 1e-3},
+        "ppo": {"gamma": 0.95, "entropy_weight": 0.0, "epochs": 10, "value_clip": 0.0, "anneal": True},
     },
     # With undivided rewards, whose values are near -100, one seed of three never left -200.
     "mountain_car": {
         "trainer": {**TRAINER, "steps": 600},
-        "ppo": {"steps": 16, "trace": 0.98, "normalise_observations": True, "normalise_rewards": True},
+        "ppo": {"steps": 16, "trace": 0.98, "normalise_observations": True, "anneal": True},
+        **QUICK,
     },
     "mountain_car_continuous": {
         "trainer": {**TRAINER, "steps": 100},
-        "ppo": {"normalise_observations": True, "normalise_rewards": True, "gamma": 0.999},
+        "ppo": {"normalise_observations": True, "gamma": 0.999, "anneal": True},
+        **QUICK,
     },
-    "gymnasium": {"trainer": {**TRAINER, "steps": 60}, "ppo": {"normalise_rewards": True}},
-    "gymnax": {"trainer": {**TRAINER, "steps": 60}, "ppo": {"normalise_rewards": True}},
+    "gymnasium": {"trainer": {**TRAINER, "steps": 60}},
+    "gymnax": {"trainer": {**TRAINER, "steps": 60}},
     # A reset of Brax is dear, so starts come from a pool.
-    "brax": {"trainer": {**TRAINER, "steps": 100}, "ppo": {"normalise_observations": True, "pool": 128}},
+    "brax": {
+        "trainer": {**TRAINER, "steps": 100},
+        "ppo": {"normalise_observations": True, "normalise_rewards": False, "pool": 128, "anneal": True},
+        **QUICK,
+    },
 }
-"""What makes each world learn in seconds; for worlds of other libraries, where to begin."""
+"""What makes each world learn in seconds, where that is more than the defaults of PPO; for worlds of other libraries,
+where to begin."""
+
+PROBE = {"trainer": TRAINER, "ppo": {"normalise_rewards": False, "anneal": True}, **QUICK}
+"""The values of probes are known, of rewards as they are."""
 
 ADAPTERS: dict[str, tuple[type, str]] = {
     "gymnasium": (GymnasiumWorld, "factory"),
@@ -119,7 +134,7 @@ ADAPTERS: dict[str, tuple[type, str]] = {
 """Worlds of other libraries by id, and the field that is only for who writes Python."""
 
 CLEANRL = {
-    "ppo": {"advantage": "cleanrl", "standardise": "minibatch", "value_clip": 0.2},
+    "ppo": {"advantage": "cleanrl", "standardise": "minibatch", "value_clip": 0.2, "anneal": True},
     "optimizer": {"learning_rate": 2.5e-4, "eps": 1e-5, "clip_norm": 0.5},
 }
 """Time limits are ends."""
@@ -153,7 +168,7 @@ def worlds() -> dict[str, Any]:
     """Choices of the group env."""
     found: dict[str, Any] = {}
     for name, kind in {**CLASSIC, **PROBES}.items():
-        found[name] = Preset({"env": mirror(kind, name=name)(), **SETTINGS.get(name, {"trainer": TRAINER})})
+        found[name] = Preset({"env": mirror(kind, name=name)(), **SETTINGS.get(name, PROBE)})
     for name, (kind, object_field) in ADAPTERS.items():
         found[name] = Preset({"env": mirror(kind, [object_field], name=name)(), **SETTINGS[name]})
     return found

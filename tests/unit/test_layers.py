@@ -1,0 +1,118 @@
+"""The house stands: imports point one way, and only some rooms know a framework.
+
+A known exception stands in a list with its reason. The lists may only get shorter: one that is no longer needed fails.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import twinax
+
+ROOT = Path(twinax.__file__).parent
+LEVELS = (
+    ("errors", "types", "memory", "interval", "episode"),
+    ("tree",),
+    ("ops",),
+    ("noise",),
+    ("networks", "optimizer"),
+    ("problem", "envs"),
+    ("gflownet", "iqn", "offline", "ppo"),
+    ("bridge",),
+    ("engines",),
+    ("parity",),
+    ("runs",),
+    ("conf",),
+    ("cli",),
+)
+"""From the ground up; a file imports from below, and from its own package."""
+LEVEL = {name: k for k, names in enumerate(LEVELS) for name in names}
+
+UPWARDS = {
+    ("offline/_objects.py", "twinax.bridge"): "an agent as an object of one framework, made from an engine's own parts",
+    ("offline/_objects.py", "twinax.engines._jax"): "the same",
+    ("offline/_objects.py", "twinax.engines._torch"): "the same",
+    ("offline/_pretrained.py", "twinax.runs"): "weights of another run's checkpoint",
+    ("ppo/_policy.py", "twinax.conf"): "the policy of a run's directory",
+    ("ppo/_policy.py", "twinax.runs"): "the same",
+    ("ppo/_export.py", "twinax.runs"): "the description of an exported policy is written as runs write theirs",
+    ("ppo/_export.py", "twinax.runs.versions"): "the same",
+}
+"""Imports that point up, by file and module. They go when a room for deployment stands above `runs`."""
+
+KNOWS_FRAMEWORKS = ("ops", "bridge", "engines", "parity")
+HARMLESS = {"jax.tree_util"}
+FRAMEWORKS = {
+    ("ppo/_torch_policy.py", "torch"): "a plain nn.Module for who has no twinax; imported when one is asked for",
+}
+"""Frameworks imported at module level elsewhere, by file."""
+
+
+def files() -> Iterator[tuple[str, str, ast.Module]]:
+    """Every file with its package and its syntax."""
+    for path in sorted(ROOT.rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        yield name, name.split("/")[0].removesuffix(".py"), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(node: ast.AST) -> set[str]:
+    """Modules that a statement imports; names from the package itself may be modules."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom):
+        return {f"twinax.{alias.name}" for alias in node.names} if node.module == "twinax" else {node.module or ""}
+    return set()
+
+
+def at_module_level(tree: ast.AST) -> set[str]:
+    """What is imported while the file is imported, at any depth but inside functions."""
+    found, queue = set(), [tree]
+    while queue:
+        node = queue.pop()
+        found |= imported(node)
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            queue.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def test_every_package_has_a_level():
+    assert {package for _, package, _ in files()} - {"__init__"} == set(LEVEL)
+
+
+def test_imports_point_down():
+    upwards = {
+        (name, module)
+        for name, package, tree in files()
+        if package in LEVEL
+        for node in ast.walk(tree)
+        for module in imported(node)
+        if module.startswith("twinax.") and (other := module.split(".")[1]) in LEVEL
+        if other != package and LEVEL[other] >= LEVEL[package]
+    }
+    assert upwards == set(UPWARDS)
+
+
+def test_only_some_rooms_know_a_framework():
+    known = {
+        (name, module.split(".")[0])
+        for name, package, tree in files()
+        if package not in KNOWS_FRAMEWORKS
+        for module in at_module_level(tree) - HARMLESS
+        if module.split(".")[0] in ("torch", "jax", "jaxlib", "optax")
+    }
+    assert known == set(FRAMEWORKS)
+
+
+@pytest.mark.parametrize("exceptions", [UPWARDS, FRAMEWORKS])
+def test_every_exception_has_a_reason(exceptions):
+    assert all(exceptions.values())
+
+
+def test_the_rule_sees_what_it_should():
+    lines = ["import jax.tree_util as t", "if t:", "    import torch", "def f():", "    import jax.lax"]
+    tree = ast.parse("\n".join([*lines, "class A:", "    from jax import numpy", "from twinax import ops, runs"]))
+    assert at_module_level(tree) == {"jax.tree_util", "torch", "jax", "twinax.ops", "twinax.runs"}
