@@ -73,11 +73,20 @@ class Offline(Problem):
         if not self.pretrain_steps and "finetune" not in self.datasets:
             raise TwinaxError("pretrain_steps is 0, but there are no finetuning data")
         shapes = {(data.observations.shape[1:], data.actions.shape[1]) for data in self.datasets.values()}
+        boxes = [data.box for data in self.datasets.values() if data.box is not None]
+        if not all(np.array_equal(boxes[0], box) for box in boxes[1:]):
+            low, high = zip(*boxes, strict=True)
+            raise TwinaxError(
+                f"the two datasets had actions from {low[0]} to {high[0]} and from {low[1]} to {high[1]}; an action "
+                "must mean the same in both, so read them with the same low and high"
+            )
         if len(shapes) > 1:
             raise TwinaxError(f"the two datasets have observations and actions of different widths: {sorted(shapes)}")
         widths = self.widths  # refuses observations that the agent cannot read
         if self.task is not None:
             self.task.require_like(widths.shape, widths.action)
+            if self.box is None:
+                self.task.say_range(self.datasets[self.phases[-1]])
 
     # Sizes and phases
 
@@ -356,9 +365,22 @@ class Offline(Problem):
         """How observations were normalised in the last phase, which evaluations follow."""
         return self.datasets[self.phases[-1]].normaliser
 
+    @property
+    def box(self) -> Any:
+        """(low, high) of the data's actions before they were scaled to [-1, 1]; None if they were not."""
+        return next((data.box for data in self.datasets.values() if data.box is not None), None)
+
     def _acting(self, networks: Any, given: Any):
-        """Observations as the world gives them, to actions without noise."""
-        return lambda observations: self.agent.act(networks, *self._seen(networks, observations, given), 0.0)
+        """Observations as the world gives them, to actions without noise, in the box that the data had."""
+
+        def act(observations):
+            action = self.agent.act(networks, *self._seen(networks, observations, given), 0.0)
+            if self.box is None:
+                return action
+            low, high = (ops.cast(ops.like(side, action), action) for side in self.box)
+            return low + (action + 1) / 2 * (high - low)
+
+        return act
 
     def _seen(self, networks: Any, observations: Any, given: Any) -> tuple[Any, Any, Any]:
         """Observations as the agent sees them, what it is told beside each, and noise of 0."""
@@ -384,7 +406,7 @@ class Offline(Problem):
         if self.task is None:
             return found
         if not self.task.compiled:
-            measured = self.task.play(self._acting(measured["networks"], measured.get("given")))
+            measured = self.task.play(self._acting(measured["networks"], measured.get("given")), self.box)
         pictures = {f"picture/{name}": array for name, array in self.task.pictures(measured).items()}
         return {**judged(measured), **found, **pictures}
 

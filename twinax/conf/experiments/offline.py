@@ -45,8 +45,15 @@ class DataSection:
     """Data on which the losses are shown at each evaluation."""
     format: str | None = None
     """Format of the files; null looks at them."""
+    low: Any = None
+    """Smallest action of the files' box, a number or a list; actions are scaled to [-1, 1] (null: what the file says,
+    or -1)."""
+    high: Any = None
+    """Largest action of that box; evaluations act in the box, too (null: what the file says, or 1)."""
     rows: int | None = None
-    """Rows that are used, from the beginning; null takes all."""
+    """Rows that are used of `file`, from the beginning; null takes all."""
+    finetune_rows: int | None = None
+    """Rows that are used of the labelled data; null takes as many as `rows`."""
     mapped: bool | None = None
     """Whether observations and actions stay on the disk; null: if they take more than half of the free memory."""
     normalise: str = "normal"
@@ -162,7 +169,8 @@ PAPER = {
 
 def build_problem(config: OfflineRoot):
     """The problem of a configuration."""
-    at_least(1, data__rows=config.data.rows, task__episodes=config.task.episodes, task__copies=config.task.copies)
+    at_least(1, data__rows=config.data.rows, data__finetune_rows=config.data.finetune_rows)
+    at_least(1, task__episodes=config.task.episodes, task__copies=config.task.copies)
     at_least(0, phases__pretrain=config.phases.pretrain)
     at_least(1, data__frame_stack=config.data.frame_stack)
     if config.data.normalise not in KINDS:
@@ -190,7 +198,7 @@ def build_problem(config: OfflineRoot):
             )
     validation = None
     if config.data.validation is not None:
-        validation = in_task(config, read(config, config.data.validation)).normalised(statistics).placed()
+        validation = in_task(config, read(config, config.data.validation, None)).normalised(statistics).placed()
     check_sizes(config, raw, sizes)
     return problem(
         agent,
@@ -225,13 +233,18 @@ def make_task(config: OfflineRoot) -> Task | None:
 def rows(config: OfflineRoot) -> tuple[Dataset, Dataset | None]:
     """Pretraining data, and those of the task if there are rewards; not yet normalised."""
     data = config.data
+    few = data.rows if data.finetune_rows is None else data.finetune_rows
     if data.file is not None:
-        first = read(config, data.file)
+        first = read(config, data.file, data.rows)
     elif config.task.name == "maze":
         first = collect_maze(make_maze(config), data.trajectories, data.steps, data.walk, data.noise, data.seed)
     else:
         raise TwinaxError("there are no data: give a file with data=FILE, or task=maze to collect walks in it")
-    labelled = in_task(config, first if data.finetune is None else read(config, data.finetune))
+    if data.finetune is not None:
+        second = read(config, data.finetune, few)
+    else:
+        second = first if few is None or few >= first.rows else first.first(few)
+    labelled = in_task(config, second)
     return first, None if labelled.rewards is None else labelled
 
 
@@ -247,10 +260,10 @@ def in_task(config: OfflineRoot, data: Dataset) -> Dataset:
     return label_maze(data, make_maze(config), config.task.goal, config.task.positive)
 
 
-def read(config: OfflineRoot, path: str) -> Dataset:
+def read(config: OfflineRoot, path: str, rows: int | None) -> Dataset:
     """A file, or its first rows."""
-    found = read_dataset(Path(path), config.data.format, config.data.mapped)
-    rows = config.data.rows
+    box = {name: side for name in ("low", "high") if (side := getattr(config.data, name)) is not None}
+    found = read_dataset(Path(path), config.data.format, config.data.mapped, **box)
     return found if rows is None or rows >= found.rows else found.first(rows)
 
 
