@@ -17,7 +17,7 @@ from twinax.offline._goals import (
 )
 from twinax.offline._hdf5 import read_minari
 from twinax.offline._normaliser import Normaliser
-from twinax.offline._objects import TorchAgent, jax_agent
+from twinax.offline._objects import JaxAgent, TorchAgent, jax_agent
 from twinax.offline._pretrained import load_pretrained
 from twinax.offline._problem import Offline, problem
 from twinax.offline._readers import (
@@ -43,6 +43,7 @@ __all__ = [
     "GoalMixture",
     "GoalOptions",
     "GymnasiumTask",
+    "JaxAgent",
     "MazeTask",
     "Nets",
     "Normaliser",

@@ -213,6 +213,16 @@ class Agent(ABC):
         return batch
 
 
+def acted(distribution: Any, draws: Mapping[str, Any], name: str) -> Any:
+    """What an actor does in a loss: its mode, or, where its standard deviation is learned, a sample by the draw."""
+    return ops.clip(distribution.sample(draws[name]) if name in draws else distribution.mode, -1, 1)
+
+
+def sampled_actions(std: str, sizes: Sizes, *names: str) -> dict[str, Draw]:
+    """Draws of actions by name; none where the standard deviation is one, as then the mode is taken."""
+    return {name: Draw((sizes.batch, sizes.action), "normal") for name in names if std != "one"}
+
+
 def latent_of(batch: Batch) -> Any:
     """The latent of each row, where a phase has one."""
     return batch.get("latents")

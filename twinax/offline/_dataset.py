@@ -410,8 +410,8 @@ def scaled_actions(actions: np.ndarray, low: Any, high: Any, source: str = "") -
         raise TwinaxError(f"{begin}the actions are choices, which have no box; leave low and high out")
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         raise TwinaxError(
-            f"{begin}the box of actions is from {low} to {high}; name one by low and high, low less than high and both "
-            "finite"
+            f"{begin}the box of actions is from {low} to {high}; low must be less than high and both finite, so name "
+            "another by low and high"
         )
     reach = OUTSIDE * (high - low)
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 from twinax import ops
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, spread
+from twinax.offline._agent import Agent, Loss, Nets, Sizes, acted, cloning_terms, sampled_actions, spread
 from twinax.offline._encoders import make_encoder
 from twinax.offline._losses import aggregate, euler, expectile, scaled, standard_normal_kl
-from twinax.offline._networks import Actor, Encoded, Intention, Value
+from twinax.offline._networks import STDS, Actor, Encoded, Intention, Value
 from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.reward import reward
 
@@ -45,6 +45,8 @@ class InFOM(Agent):
     """Whether the actor's objective is divided by its mean size."""
     latents: str = "prior"
     """Of a critic's target: prior, or encoding (of the next state and action)."""
+    std: str = "one"
+    """The actor's standard deviation: one, free or state."""
 
     name: ClassVar[str] = "infom"
     valued_by: ClassVar[str] = "critic"
@@ -62,6 +64,7 @@ class InFOM(Agent):
         super().__post_init__()
         self.known("aggregation", ("min", "mean"))
         self.known("latents", ("prior", "encoding"))
+        self.known("std", STDS)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
@@ -71,7 +74,7 @@ class InFOM(Agent):
             "critic": critic,
             "field": Encoded(make_encoder(self.encoder, rng, sizes.shape), field, 0) if self.encoder else field,
             "intention": Intention.init(rng, d + a, self.hidden, self.width),
-            "actor": Actor.init(rng, d, self.hidden, a, norm=self.actor_norm),
+            "actor": Actor.init(rng, d, self.hidden, a, std=self.std, norm=self.actor_norm),
             "reward": Value.init(rng, d, self.hidden),
         }
 
@@ -93,6 +96,7 @@ class InFOM(Agent):
         if phase == "finetune":
             found["goals"] = Draw((self.goals, rows, d), "normal")
             found["prior"] = Draw((rows, self.width), "normal")
+            found |= sampled_actions(self.std, sizes, "action")
         return found
 
     def flow(self, field: Any, noise: Any, batch, states: Any, actions: Any, z: Any) -> Any:
@@ -156,7 +160,7 @@ class InFOM(Agent):
     def actor(self, nets: Nets, batch, draws):
         s = batch["observations"]
         distribution = nets.online["actor"](s)
-        q = aggregate(nets.fixed["critic"](s, ops.clip(distribution.mode, -1, 1)), self.aggregation)
+        q = aggregate(nets.fixed["critic"](s, acted(distribution, draws, "action")), self.aggregation)
         cloned = -ops.mean(distribution.log_prob(batch["actions"]))
         follow = scaled(q, self.normalise)
         loss = follow + self.alpha * cloned

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from twinax import ops
 from twinax.noise import Draw
-from twinax.offline._agent import Loss, Nets, Sizes, cloning_terms, spread
+from twinax.offline._agent import Loss, Nets, Sizes, acted, cloning_terms, sampled_actions, spread
 from twinax.offline._losses import aggregate, goal_value_loss, off_diagonal, on_sphere, scaled
 from twinax.offline._networks import Metric, Value
 from twinax.offline.agents.iql import IQL
@@ -135,7 +135,8 @@ class ForwardBackward(LatentIQL):
         if phase == "finetune":
             return super().draws(phase, sizes)
         rows = (sizes.batch,)
-        return {"latent": Draw((*rows, self.width), "normal"), "mix": Draw(rows), "order": Draw(rows)}
+        found = {"latent": Draw((*rows, self.width), "normal"), "mix": Draw(rows), "order": Draw(rows)}
+        return {**found, **sampled_actions(self.std, sizes, "next_action", "action")}
 
     def prepared(self, nets: Nets, batch, draws, phase):
         """Random points of the sphere as latents, or where states of the batch lie, in another order."""
@@ -150,7 +151,7 @@ class ForwardBackward(LatentIQL):
     def measure(self, nets: Nets, batch, draws):
         s, a, then = batch["observations"], batch["actions"], batch["next_observations"]
         z, n = batch["latents"], s.shape[0]
-        action = ops.clip(nets.fixed["actor"](then, z).mode, -1, 1)
+        action = acted(nets.fixed["actor"](then, z), draws, "next_action")
         ahead = nets.target["forward"](then, z, action)
         following = ops.einsum("eik,jk->eij", ahead, on_sphere(nets.target["backward"](then)))
         following = ops.stop_gradient(aggregate(following, self.aggregation))
@@ -169,7 +170,7 @@ class ForwardBackward(LatentIQL):
     def follow(self, nets: Nets, batch, draws):
         s, z = batch["observations"], batch["latents"]
         distribution = nets.online["actor"](s, z)
-        action = ops.clip(distribution.mode, -1, 1)
+        action = acted(distribution, draws, "action")
         q = ops.min(ops.sum(nets.fixed["forward"](s, z, action) * z[None], -1), 0)
         cloned = -ops.mean(distribution.log_prob(batch["actions"]))
         loss = scaled(q, self.normalise) + self.alpha_repr * cloned
