@@ -140,9 +140,14 @@ class Offline(Problem):
             fresh, networks=kept.networks, targets=kept.targets, optimizer=kept.optimizer, step=kept.step
         )
 
-    @cached_property
+    @property
     def term_names(self) -> tuple[str, ...]:
         """Every term that a step of any phase logs."""
+        return tuple(dict.fromkeys(name for names in self.phase_terms.values() for name in names))
+
+    @cached_property
+    def phase_terms(self) -> dict[str, tuple[str, ...]]:
+        """The terms that a step of each phase logs."""
         import jax
 
         def terms():
@@ -159,12 +164,12 @@ class Offline(Problem):
                 for phase in self.phases:
                     own = below(draws, phase)
                     rows = self.rows(phase, data, own, latent)
-                    found |= self.loss(networks, Lesson({phase: rows}, {phase: own}, targets))[1]
+                    found[phase] = self.loss(networks, Lesson({phase: rows}, {phase: own}, targets))[1]
                 return found
 
             return jax.eval_shape(all_of, *given)
 
-        return tuple(terms())
+        return {phase: tuple(found) for phase, found in terms().items()}
 
     # Data and draws
 
@@ -315,9 +320,9 @@ class Offline(Problem):
 
     def evaluation_draws(self) -> Mapping[str, Draw]:
         found = {} if self.task is None else {f"task/{name}": draw for name, draw in self.task.draws().items()}
-        if self.validation is not None:
-            own = self._phase_draws(self.phases[-1], self.validation.size)
-            found |= {f"validation/{name}": draw for name, draw in own.items()}
+        for phase in () if self.validation is None else self.phases:
+            own = self._phase_draws(phase, self.validation.size)
+            found |= {f"validation/{phase}/{name}": draw for name, draw in own.items()}
         return found
 
     def tables(self) -> dict[str, Any]:
@@ -338,10 +343,29 @@ class Offline(Problem):
             else:
                 found |= {"networks": networks, **({} if given is None else {"given": given})}
         if self.validation is not None:
-            phase, own = self.phases[-1], below(draws, "validation")
-            rows = self._drawn(phase, tables["validation"], own, state.carry)
-            found["validation"] = self.loss(networks, Lesson({phase: rows}, {phase: own}, state.targets))[1]
+            found |= self._validated(state, networks, below(draws, "validation"), tables["validation"])
         return found
+
+    def _validated(self, state: State, networks: Any, draws, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """The terms of the losses on validation data, by phase, and the number of the phase that the state is in: only
+        its terms are computed."""
+        nothing = ops.zeros((), _leaf(networks))
+
+        def terms(phase: str):
+            own = below(draws, phase)
+            rows = self._drawn(phase, arrays, own, state.carry)
+            if phase == "pretrain" and not self.agent.faithful:  # as in Dataset.reward_free
+                rows = {**rows, "masks": ops.zeros(rows["masks"].shape, rows["masks"]) + 1}
+                rows.pop("rewards", None)
+            shown = self.loss(networks, Lesson({phase: rows}, {phase: own}, state.targets))[1]
+            others = {other: dict.fromkeys(names, nothing) for other, names in self.phase_terms.items()}
+            return {**others, phase: {name: ops.cast(shown[name], nothing) for name in self.phase_terms[phase]}}
+
+        if len(self.phases) == 1:
+            return {"validation": terms(self.phases[0]), "validation_phase": nothing}
+        later = ops.cast(state.step, "int32") > self.pretrain_steps
+        found = ops.cond(later, lambda: terms("finetune"), lambda: terms("pretrain"))
+        return {"validation": found, "validation_phase": ops.cast(later, nothing)}
 
     def _given(self, state: State, networks: Any, tables: Mapping[str, Any]) -> Any:
         """What the actor is told: the task's latent, inferred anew while pretraining (zero-shot), or its goal."""
@@ -402,7 +426,10 @@ class Offline(Problem):
         return {"values": ops.where(ops.cast(state.step, "int32") > self.pretrain_steps, found, found * math.nan)}
 
     def evaluate(self, measured: Mapping[str, Any]) -> Metrics:
-        found: Metrics = {f"validation.{name}": float(x) for name, x in measured.get("validation", {}).items()}
+        found: Metrics = {}
+        if "validation" in measured:
+            phase = self.phases[int(measured["validation_phase"])]
+            found = {f"validation.{name}": float(x) for name, x in measured["validation"][phase].items()}
         if self.task is None:
             return found
         if not self.task.compiled:
