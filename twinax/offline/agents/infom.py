@@ -49,6 +49,7 @@ class InFOM(Agent):
     """The actor's standard deviation: one, free or state."""
 
     name: ClassVar[str] = "infom"
+    flax_names: ClassVar[dict[str, str]] = {"field": "critic_vf", "intention": "intention_encoder"}
     valued_by: ClassVar[str] = "critic"
     reads_nothing: ClassVar[tuple[str, ...]] = ("field", "reward")
     needs: ClassVar[tuple[str, ...]] = ("next_actions", "range")

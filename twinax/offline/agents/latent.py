@@ -33,6 +33,12 @@ class HILP(LatentIQL):
     """States are placed so that distance is time to reach; a latent is a direction, and its reward the way along it."""
 
     name: ClassVar[str] = "hilp"
+    flax_names: ClassVar[dict[str, str]] = {
+        "metric": "value",
+        "value": "skill_value",
+        "critic": "skill_critic",
+        "actor": "skill_actor",
+    }
     needs: ClassVar[tuple[str, ...]] = ("goals",)
     trained: ClassVar[dict[str, tuple[str, ...]]] = {
         "pretrain": ("metric", "value", "critic", "actor"),
@@ -104,6 +110,7 @@ class ForwardBackward(LatentIQL):
     """Whether the actor's objective is divided by its mean size while the representations are learned."""
 
     name: ClassVar[str] = "fb_repr"
+    flax_names: ClassVar[dict[str, str]] = {"forward": "forward_repr", "backward": "backward_repr"}
     trained: ClassVar[dict[str, tuple[str, ...]]] = {
         "pretrain": ("forward", "backward", "actor"),
         "finetune": ("value", "critic", "actor"),
