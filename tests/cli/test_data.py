@@ -104,5 +104,22 @@ def test_a_box_can_be_given(twinax):
     np.savez("x.npz", **fields, valids=~fields["terminals"])
     assert "actions is 1.5 at row 0" in twinax("data", "x.npz").err
     assert "1 of float32, from 0.5 to 0.5" in twinax("data", "x.npz", "--low", "0", "--high", "2").out
+    assert "low has shape (2,), but actions has rows of shape (1,)" in twinax("data", "x.npz", "--low=0,0").err
+    assert "--low is 'a'; it must be a number" in twinax("data", "x.npz", "--low", "a").err
     refused = twinax("data", "x.npz", "--keys", "a,b")
     assert refused.code == 2 and "unknown option of the format 'arrays' 'keys'" in refused.err
+
+
+def test_a_box_can_be_given_for_every_format(twinax):
+    np.savez("x.npz", **rows(actions=np.full((10, 2), [1.5, 0.5])))
+    shown = twinax("data", "x.npz")
+    assert shown.code == 2 and "name its box by low and high (in a run data.low and data.high)" in shown.err
+    assert "2 of float32, from 0 to 0.5" in twinax("data", "x.npz", "--low=0,0", "--high=2,1").out
+
+
+def test_ends_and_unused_arrays_of_other_libraries(twinax):
+    fields = rows((99,), actions=np.zeros((100, 1)), terminals=np.zeros(100), timeouts=np.arange(100) % 5 == 4)
+    np.savez("x.npz", **fields, next_observations=fields["observations"], dones=np.zeros(100))
+    shown = twinax("data", "x.npz")
+    assert shown.code == 0 and "20 of 5 steps" in shown.out and "20 truncated" in shown.out
+    assert shown.err == "x.npz: this array is not used: dones\n"

@@ -120,3 +120,33 @@ def test_rewards_that_are_not_numbers_are_named_by_row(tmp_path, capsys):
     )
     assert run("train", *SMALL, f"data={tmp_path / 'bad.npz'}", f"run.dir={tmp_path / 'run'}") != 0
     assert "rewards is nan at row 4" in capsys.readouterr().err
+
+
+def test_data_in_another_box_are_trained_and_judged_in_it(tmp_path, capsys):
+    pytest.importorskip("gymnasium")
+    rng = np.random.default_rng(0)
+    path = tmp_path / "pendulum.npz"
+    np.savez(
+        path,
+        observations=rng.normal(size=(40, 3)),
+        next_observations=rng.normal(size=(40, 3)),
+        actions=np.full((40, 1), 1.5),
+        rewards=np.zeros(40),
+        terminals=np.zeros(40),
+        timeouts=np.arange(40) % 20 == 19,
+        infos=np.zeros(40),
+    )
+    settings = [*SMALL[:2], "agent=bc", f"data={path}", "task=gymnasium", "task.env=Pendulum-v1", "task.episodes=1"]
+    settings += [
+        "trainer.mode=torch",
+        "trainer.batch_size=8",
+        "phases.pretrain=4",
+        "trainer.steps=4",
+        "trainer.chunk=4",
+    ]
+    assert run("train", *settings, f"run.dir={tmp_path / 'no'}") == 2
+    said = capsys.readouterr().err
+    assert "actions is 1.5 at row 0" in said and f"{path}: this array is not used: infos" in said
+    box = ["data.low=[-2]", "data.high=2"]
+    assert run("train", *settings, *box, f"run.dir={tmp_path / 'run'}") == 0
+    assert "return" in json.loads((tmp_path / "run" / "summary.json").read_text())

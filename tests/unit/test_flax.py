@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+import offline_small as few
 import pytest
 import torch
 
@@ -17,7 +18,7 @@ from twinax.errors import MissingExtra, TwinaxError, UnknownName
 from twinax.networks import MLP, Ensemble, Linear
 from twinax.offline import Encoded, make_encoder
 from twinax.offline._encoders import Impala, ResNet
-from twinax.offline._networks import Actor, Bilinear, Intention, Perceptron, Value
+from twinax.offline._networks import Actor, Bilinear, Intention, Metric, Perceptron, Value
 from twinax.tree import named_leaves
 
 REAL = Path(__file__).parent / "data" / "flax.msgpack"
@@ -379,3 +380,107 @@ def test_a_report_is_a_table():
         "unexpected: extra",
         "unused: none",
     ]
+
+
+# Whole agents on images, nested as the published code nests them
+
+
+def flax_linear(layer):
+    return {"kernel": np.swapaxes(layer.weight, -1, -2), "bias": layer.bias}
+
+
+def flax_mlp(net):
+    net = net.members if isinstance(net, Ensemble) else net
+    layers = {f"Dense_{i}": flax_linear(layer) for i, layer in enumerate(net.layers)}
+    return {**layers, **{f"LayerNorm_{i}": {"scale": n.weight, "bias": n.bias} for i, n in enumerate(net.norms)}}
+
+
+def flax_impala(net):
+    def one(conv):
+        return {"kernel": np.moveaxis(conv.weight, (0, 1), (3, 2)), "bias": conv.bias}
+
+    stacks = {
+        f"stack_blocks_{i}": {f"Conv_{k}": one(conv) for k, conv in enumerate(stack.convs)}
+        for i, stack in enumerate(net.stacks)
+    }
+    return {**stacks, "MLP_0": flax_mlp(net.dense)}
+
+
+def flax_actor(net):
+    return {"actor_net": flax_mlp(net.trunk), "mean_net": flax_linear(net.mean)}
+
+
+def flax_value(net):
+    return {"value_net": flax_mlp(net.body)}
+
+
+def flax_intention(net):
+    heads = {"mean_net": flax_linear(net.mean), "log_std_net": flax_linear(net.log_std)}
+    return {"trunk_net": flax_mlp(net.trunk), **heads}
+
+
+def flax_module(agent, name, net):
+    """The parameters of one module as the agents of the published code have them, and of the encoder beside it."""
+    if agent.name == "dino_rebrac":
+        return flax_impala(net) if name == "encoder" else (flax_actor if name == "actor" else flax_value)(net)
+    if isinstance(net, Bilinear):
+        encoders = {"state_encoder": flax_impala(net.phi.encoder), "goal_encoder": flax_impala(net.psi.encoder)}
+        return {**encoders, "phi": flax_mlp(net.phi.net), "psi": flax_mlp(net.psi.net)}
+    if isinstance(net, Metric):
+        return {"encoder": flax_impala(net.phi.encoder), "phi": flax_mlp(net.phi.net)}
+    if name == "field":
+        return {"vector_field_net": flax_mlp(net.net.body)}
+    if not isinstance(net, Encoded):
+        return flax_value(net)
+    inside = {Actor: flax_actor, Intention: flax_intention, Value: flax_value}[type(net.net)](net.net)
+    if agent.actor_sees == "latent":  # goal-conditioned modules wrap their encoders
+        return {"gc_encoder": {"state_encoder": flax_impala(net.encoder)}, **inside}
+    return {"encoder": flax_impala(net.encoder), **inside}
+
+
+@pytest.mark.parametrize(
+    "name", ["iql", "rebrac", "dino_rebrac", "hilp", "fb_repr", "crl_infonce", "td_infonce", "infom"]
+)
+def test_agents_on_images_are_read(name):
+    agent = few.small(name, encoder="impala_debug")
+    sizes = agent.sizes((8, 8, 3), 2)
+    published, fresh = agent.build(np.random.default_rng(1), sizes), agent.build(np.random.default_rng(2), sizes)
+    for target in (False, True):
+        modules = agent.flax_modules(target)
+        params = {theirs: flax_module(agent, ours, published[ours]) for ours, theirs in modules.items()}
+        if name == "infom":
+            prefix = "modules_target_" if target else "modules_"
+            params[f"{prefix}critic_vf_encoder"] = flax_impala(published["field"].encoder)
+        networks = {ours: fresh[ours] for ours in modules}
+        filled, report = bridge.load_flax(networks, {"network": {"params": params}}, modules)
+        assert report.complete and not report.unused
+        assert {m.theirs for m in report.matched} == {
+            f"network/params/{key}" for key in flatten(params)
+        }  # under its own name there
+        for leaf, wanted in named_leaves({ours: published[ours] for ours in modules}).items():
+            np.testing.assert_array_equal(named_leaves(filled)[leaf], wanted, err_msg=leaf)
+
+
+def flatten(tree, prefix=""):
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}{key}/")
+        else:
+            yield f"{prefix}{key}"
+
+
+def test_a_goal_has_an_encoder_of_its_own():
+    agent = few.small("gcbc", encoder="impala_debug")
+    sizes = agent.sizes((8, 8, 3), 2)
+    published, fresh = (agent.build(np.random.default_rng(seed), sizes)["actor"] for seed in (1, 2))
+    encoders = {"goal_encoder": published.goal_encoder, "state_encoder": published.encoder}
+    params = {"gc_encoder": {key: flax_impala(net) for key, net in encoders.items()}, **flax_actor(published.net)}
+    filled, report = bridge.load_flax(fresh, params)
+    assert report.complete
+    np.testing.assert_array_equal(
+        filled.goal_encoder.dense.layers[0].weight, published.goal_encoder.dense.layers[0].weight
+    )
+    np.testing.assert_array_equal(filled.encoder.dense.layers[0].weight, published.encoder.dense.layers[0].weight)
+    params["gc_encoder"]["concat_encoder"] = flax_impala(published.encoder)
+    with pytest.raises(TwinaxError, match="unexpected .*gc_encoder/concat_encoder/stack_blocks_0/Conv_0/kernel"):
+        bridge.load_flax(fresh, params)

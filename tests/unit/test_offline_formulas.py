@@ -129,20 +129,28 @@ def following_q(q: list[float], log_probs: list[float], alpha: float, normalise:
     return -mean(q) / size - alpha * mean(log_probs)
 
 
+def acted(g: Given, name: str, i: int, actor: Any, seen: list[Vector], a: Vector) -> tuple[Vector, float]:
+    """What the actor does in row i, and the log density of another action: the mode where the standard deviation is 1,
+    a sample by the draw of that name where it is learned."""
+    means = slow.actor_mean(actor, *seen)
+    if g.agent.std == "one":
+        return clipped(means), slow.normal_log_prob(a, means)
+    if g.agent.std == "free":
+        log_stds = clipped(slow.row(actor.log_std, slice(None)), -5, 2)
+    else:
+        log_stds = clipped(slow.linear(actor.log_std, slow.perceptron(actor.trunk, sum(seen, []))), -5, 2)
+    stds = [math.exp(x) for x in log_stds]
+    action = [m + sd * e for m, sd, e in zip(means, stds, g.drawn(name, i), strict=True)]
+    standard = [(x - m) / sd for x, m, sd in zip(a, means, stds, strict=True)]
+    return clipped(action), slow.normal_log_prob(standard, [0.0] * len(a)) - sum(log_stds)
+
+
 def iql_ddpgbc(g: Given) -> float:
     q, log_probs = [], []
     for i in g.rows:
         s, a, actor = g["observations"][i], g["actions"][i], g.networks["actor"]
-        means = slow.actor_mean(actor, s)
-        if g.agent.std == "one":
-            action, log_prob = means, slow.normal_log_prob(a, means)
-        else:
-            log_stds = clipped(slow.row(actor.log_std, slice(None)), -5, 2)
-            stds = [math.exp(x) for x in log_stds]
-            action = [m + sd * e for m, sd, e in zip(means, stds, g.drawn("actor", i), strict=True)]
-            standard = [(x - m) / sd for x, m, sd in zip(a, means, stds, strict=True)]
-            log_prob = slow.normal_log_prob(standard, [0.0] * len(a)) - sum(log_stds)
-        q.append(smaller(g.networks["critic"], s, clipped(action)))
+        action, log_prob = acted(g, "actor", i, actor, [s], a)
+        q.append(smaller(g.networks["critic"], s, action))
         log_probs.append(log_prob)
     return following_q(q, log_probs, g.agent.alpha, True)
 
@@ -261,7 +269,7 @@ def fb_measure(g: Given) -> float:
     online, late = ([sphere(vector(net["backward"], x)) for x in then] for net in (g.networks, g.targets))
     total = 0.0
     for i in g.rows:
-        action = clipped(slow.actor_mean(g.networks["actor"], then[i], z[i]))
+        action, _ = acted(g, "next_action", i, g.networks["actor"], [then[i], z[i]], a[i])
         ahead = [vector(g.targets["forward"], then[i], z[i], action, e=e) for e in MEMBERS]
         for e in MEMBERS:
             forward = vector(g.networks["forward"], s[i], z[i], a[i], e=e)
@@ -282,10 +290,10 @@ def fb_orthonormality(b: list[Vector], i: int) -> float:
 
 def fb_actor(g: Given) -> float:
     q, log_probs = [], []
-    for s, a, z in zip(g["observations"], g["actions"], latents(g), strict=True):
-        means = slow.actor_mean(g.networks["actor"], s, z)
-        q.append(min(dot(vector(g.networks["forward"], s, z, clipped(means), e=e), z) for e in MEMBERS))
-        log_probs.append(slow.normal_log_prob(a, means))
+    for i, (s, a, z) in enumerate(zip(g["observations"], g["actions"], latents(g), strict=True)):
+        action, log_prob = acted(g, "action", i, g.networks["actor"], [s, z], a)
+        q.append(min(dot(vector(g.networks["forward"], s, z, action, e=e), z) for e in MEMBERS))
+        log_probs.append(log_prob)
     return following_q(q, log_probs, g.agent.alpha_repr, g.agent.normalise)
 
 
@@ -317,8 +325,8 @@ def crl_contrast(g: Given) -> float:
 
 def contrastive_actor(g: Given) -> float:
     s, goals, actor = g["observations"], g["actor_goals"], g.networks["actor"]
-    means = [slow.actor_mean(actor, x) for x in s]
-    members = logits(g.networks["critic"], s, [clipped(m) for m in means], goals)
+    done = [acted(g, "action", i, actor, [s[i]], g["actions"][i]) for i in g.rows]
+    members = logits(g.networks["critic"], s, [action for action, _ in done], goals)
     q, log_probs = [], []
     for i in g.rows:
         pairs = list(zip(members[0][i], members[1][i], strict=True))
@@ -328,7 +336,7 @@ def contrastive_actor(g: Given) -> float:
             line = [min(pair) if g.agent.aggregation == "min" else mean(pair) for pair in pairs]
         ratio = math.exp(line[i] - log_sum_exp(line) + math.log(len(line)))
         q.append(ratio * number(g.networks["reward"], goals[i]))
-        log_probs.append(slow.normal_log_prob(g["actions"][i], means[i]))
+        log_probs.append(done[i][1])
     return following_q(q, log_probs, g.agent.alpha, g.agent.normalise)
 
 
@@ -337,7 +345,7 @@ def td_contrast(g: Given) -> float:
     if g.phase == "pretrain":
         next_actions = g["next_actions"]
     else:
-        next_actions = [clipped(slow.actor_mean(g.networks["actor"], x)) for x in then]
+        next_actions = [acted(g, "next_action", i, g.networks["actor"], [then[i]], a[i])[0] for i in g.rows]
     soon, later = (logits(g.networks["critic"], s, a, x) for x in (then, goals))
     ahead = logits(g.targets["critic"], then, next_actions, goals)
     found = []
@@ -406,11 +414,11 @@ def infom_critic(g: Given) -> float:
 
 def infom_actor(g: Given) -> float:
     q, log_probs = [], []
-    for s, a in zip(g["observations"], g["actions"], strict=True):
-        means = slow.actor_mean(g.networks["actor"], s)
-        members = [number(g.networks["critic"], s, clipped(means), e=e) for e in MEMBERS]
+    for i, (s, a) in enumerate(zip(g["observations"], g["actions"], strict=True)):
+        action, log_prob = acted(g, "action", i, g.networks["actor"], [s], a)
+        members = [number(g.networks["critic"], s, action, e=e) for e in MEMBERS]
         q.append(min(members) if g.agent.aggregation == "min" else mean(members))
-        log_probs.append(slow.normal_log_prob(a, means))
+        log_probs.append(log_prob)
     return following_q(q, log_probs, g.agent.alpha, g.agent.normalise)
 
 
@@ -463,6 +471,18 @@ CASES = [
     ),
     Case("fb_repr", BEFORE, "fb_repr", fb_measure),
     Case("fb_repr", BEFORE, "fb_repr", fb_measure, {"aggregation": "min", "orthonormal": 0.0}),
+    *(
+        Case(name, phase, loss, by_hand, {"std": std})
+        for std in ("free", "state")
+        for name, phase, loss, by_hand in (
+            ("fb_repr", BEFORE, "fb_repr", fb_measure),
+            ("fb_repr", BEFORE, "fb_actor", fb_actor),
+            ("crl_infonce", AFTER, "actor", contrastive_actor),
+            ("td_infonce", AFTER, "critic", td_contrast),
+            ("td_infonce", AFTER, "actor", contrastive_actor),
+            ("infom", AFTER, "actor", infom_actor),
+        )
+    ),
     Case("fb_repr", BEFORE, "fb_actor", fb_actor),
     Case("fb_repr", BEFORE, "fb_actor", fb_actor, {"normalise": True, "alpha_repr": 0.5}),
     Case("crl_infonce", BEFORE, "critic", crl_contrast),

@@ -12,7 +12,16 @@ import pytest
 
 import twinax as tx
 from twinax.errors import TwinaxError
-from twinax.offline import GymnasiumTask, MazeTask, collect_gymnasium, collect_maze, problem, read_ogbench, save_ogbench
+from twinax.offline import (
+    GymnasiumTask,
+    MazeTask,
+    collect_gymnasium,
+    collect_maze,
+    from_arrays,
+    problem,
+    read_ogbench,
+    save_ogbench,
+)
 
 pytest.importorskip("gymnasium")
 
@@ -89,3 +98,42 @@ def test_what_is_missing_is_one_sentence(name, hidden, sentence, monkeypatch):
         collect_gymnasium(name, steps=1)
     text = str(caught.value)
     assert text.startswith(f"Gymnasium cannot make '{name}': ") and sentence in text and "\n" not in text
+
+
+def test_actions_of_the_datas_box_reach_the_world_as_they_are():
+    fields = {name: np.zeros((8, 3), np.float32) for name in ("observations", "next_observations")}
+    fields |= {"actions": np.full((8, 1), 0.75), "rewards": np.zeros(8), "terminals": np.arange(8) == 7}
+    seen = []
+
+    class Watched(GymnasiumTask):
+        def play(self, act, box=None):
+            seen.append((np.asarray(act(np.zeros((2, 3), np.float32))), box))
+            return super().play(act, box)
+
+    for low, high in ((0.5, 1.0), (-2.0, 2.0)):
+        data = from_arrays(fields, low, high)
+        task = Watched("Pendulum-v1", episodes=1, copies=1, settings={"max_episode_steps": 3})
+        subject = problem(few.small("bc"), data, pretrain_steps=1, batch_size=4, task=task)
+        engine = tx.engines.make_engine("torch", subject, chunk=1)
+        engine.start(0)
+        engine.evaluate()
+        middle = (low + high) / 2  # where an actor of small first weights acts
+        acted, box = seen[-1]
+        assert np.abs(acted - middle).max() < 0.1 * (high - low) and (box[0], box[1]) == (low, high)
+
+
+def test_data_that_look_as_if_in_the_worlds_units_are_said(capsys):
+    fields = {name: np.zeros((8, 4), np.float32) for name in ("observations", "next_observations")}
+    fields |= {"actions": np.full((8, 1), 0.3), "rewards": np.zeros(8), "terminals": np.arange(8) == 7}
+
+    class Narrow:
+        action_space = type("Box", (), {"low": np.array([-0.4]), "high": np.array([0.4])})()
+
+        def close(self):
+            pass
+
+    task = GymnasiumTask("Narrow-v0")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("twinax.offline._gymnasium.make", lambda *_: Narrow())
+        task.say_range(from_arrays(fields, source="narrow.npz"))
+    assert "narrow.npz: actions are from 0.3 to 0.3, and 'Narrow-v0' takes -0.4 to 0.4;" in capsys.readouterr().err

@@ -333,6 +333,30 @@ def test_losses_on_validation_data_are_shown():
     assert {"validation.critic.critic_loss", "validation.actor.actor_loss"} <= set(metrics)
 
 
+@pytest.mark.parametrize("mode", ["torch", "jax"])
+def test_validation_shows_the_losses_of_the_phase(mode):
+    data, other = few.walks(), few.walks(seed=1)
+    subject = problem(few.small("fb_repr"), data, data, pretrain_steps=2, batch_size=6, validation=other)
+    engine = make_engine(mode, subject, chunk=1)
+    engine.start(0)
+    for step in range(4):
+        shown = {name.removeprefix("validation.").split(".")[0] for name in engine.evaluate()}
+        assert shown == ({"fb_repr", "fb_actor"} if step <= 2 else {"value", "critic", "actor"})
+        engine.run(1)
+
+
+def test_validation_in_pretraining_knows_no_task():
+    """Rewards and masks of the validation data are left out, as they are of the pretraining data."""
+    shown = []
+    for masks in (np.zeros, np.ones):
+        other = few.walks(seed=1, masks=masks(54, np.float32), rewards=masks(54, np.float32))
+        subject = problem(few.small("hilp"), few.walks(), few.walks(), pretrain_steps=2, batch_size=6, validation=other)
+        engine = make_engine("torch", subject, chunk=1)
+        engine.start(0)
+        shown.append(engine.evaluate())
+    assert shown[0] == shown[1] and "validation.critic.critic_loss" in shown[0]
+
+
 # Bad input
 
 

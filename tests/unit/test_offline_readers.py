@@ -203,6 +203,124 @@ def test_plain_arrays(tmp_path):
     np.testing.assert_allclose(read_arrays(halved, low=-2, high=2).actions, data.actions, rtol=1e-6)
 
 
+# Where trajectories end, by the names of other libraries
+
+
+def flat_rows(lengths, over, following=False):
+    """A table of steps: where the world ended, and where time was up in the other trajectories."""
+    last = np.cumsum(lengths) - 1
+    rows = sum(lengths)
+    ended = np.isin(np.arange(rows), [last[k] for k in over])
+    found = {
+        "observations": np.arange(rows)[:, None] + np.zeros((1, 2)),
+        "actions": np.zeros((rows, 1)),
+        "rewards": np.arange(rows) / 10,
+        "terminals": ended,
+        "timeouts": np.isin(np.arange(rows), last) & ~ended,
+    }
+    return {**found, "next_observations": found["observations"] + 0.5} if following else found
+
+
+@pytest.mark.parametrize("names", [("terminals", "timeouts"), ("terminations", "truncations")])
+@pytest.mark.parametrize("container", ["npz", "npy", "hdf5"])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_timeouts_end_trajectories_and_only_terminals_stop_values(tmp_path, names, container, mapped):
+    fields = flat_rows([5] * 20, over=(3, 7), following=True)
+    fields = {dict(zip(("terminals", "timeouts"), names, strict=True)).get(k, k): v for k, v in fields.items()}
+    if container == "hdf5":
+        fields["masks"] = ~fields[names[0]]  # with masks this is no table of D4RL
+        with hdf5().File(tmp_path / "x.hdf5", "w") as file:
+            for name, value in fields.items():
+                file.create_dataset(name, data=value, chunks=True)
+    elif container == "npy":
+        for name, value in fields.items():
+            np.save(tmp_path / f"{name}.npy", value)
+    path = {"npz": tmp_path / "x.npz", "npy": tmp_path, "hdf5": tmp_path / "x.hdf5"}[container]
+    if container == "npz":
+        write(path, fields)
+    assert find_format(path) == "arrays"
+    data = read_dataset(path, mapped=mapped)
+    assert data.mapped == mapped and data.lengths.tolist() == [5] * 20
+    assert np.flatnonzero(data.masks == 0).tolist() == [19, 39] and np.flatnonzero(data.truncations).size == 18
+
+
+@pytest.mark.parametrize("container", ["npz", "npy"])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_steps_without_their_next_are_read_as_d4rl(tmp_path, container, mapped):
+    fields = flat_rows([5] * 20, over=(3, 7))
+    path = tmp_path if container == "npy" else write(tmp_path / "x.npz", fields)
+    if container == "npy":
+        for name, value in fields.items():
+            np.save(tmp_path / f"{name}.npy", value)
+    assert find_format(path) == "d4rl"
+    data = read_dataset(path, mapped=mapped)
+    # The last step of a timeout has no next observation.
+    assert data.lengths.tolist() == [5 if k in (3, 7) else 4 for k in range(20)]
+    assert np.flatnonzero(data.masks == 0).size == 2
+    np.testing.assert_array_equal(data.observations[:3, 0], [0, 1, 2])
+    np.testing.assert_array_equal(data.next_observations[:3, 0], [1, 2, 3])
+
+
+def test_this_projects_own_truncations_are_among_its_terminals(tmp_path):
+    fields = flat_rows([5, 5], over=(), following=True)
+    fields["truncations"] = fields.pop("timeouts") & (np.arange(10) == 4)
+    fields["terminals"] = np.arange(10) % 5 == 4
+    data = read_dataset(write(tmp_path / "x.npz", fields))
+    assert data.lengths.tolist() == [5, 5] and (data.masks == 1).all()
+    assert np.flatnonzero(data.truncations).tolist() == [4]
+
+
+def test_timeouts_in_ogbenchs_format(tmp_path):
+    fields = ogbench_fields()
+    finals = np.flatnonzero(fields["terminals"])
+    for marked in (finals[:2], finals[:2] - 1):
+        late = np.isin(np.arange(len(fields["terminals"])), marked)
+        for dense in (False, True):
+            data = read_ogbench(write(tmp_path / "x.npz", {**fields, "timeouts": late}), compact=dense)
+            assert data.lengths.tolist() == list(LENGTHS) and data.truncations.sum() == 2
+            assert data.truncations[np.unique(data.ends[data.drawable])].tolist() == [True, True, False, False]
+    late = np.arange(len(late)) == 1
+    path = write(tmp_path / "x.npz", {**fields, "truncations": late})
+    fails(lambda: read_ogbench(path), "truncations is 1 at row 1, but row 2 is no final state", "read as format d4rl")
+
+
+def test_dones_say_too_little(tmp_path):
+    fields = flat_rows([5, 5], over=(), following=True)
+    fields["dones"] = fields.pop("terminals")
+    del fields["timeouts"]
+    path = write(tmp_path / "x.npz", fields)
+    fails(lambda: read_dataset(path), "x.npz: terminals is missing; dones does not say whether the world ended or time")
+    fails(lambda: read_dataset(path, "d4rl"), "x.npz: terminals is missing; dones does not say")
+    fails(lambda: offline.from_arrays(fields), "terminals is missing; dones does not say")
+
+
+# What is not used is said
+
+
+def test_arrays_that_are_not_used_are_named(tmp_path, capsys):
+    def said(call):
+        call()
+        return capsys.readouterr().err
+
+    fields = {**flat_rows([5, 5], over=(), following=True), "dones": np.zeros(10), "qpos": np.zeros(10)}
+    path = write(tmp_path / "x.npz", fields)
+    sentence = f"{path}: these arrays are not used: dones, qpos\n"
+    assert said(lambda: read_dataset(path)) == sentence
+    assert said(lambda: read_dataset(path)) == ""  # once
+    assert said(lambda: offline.from_arrays(fields)) == "these arrays are not used: dones, qpos\n"
+    path = write(tmp_path / "cube.npz", ogbench_fields())
+    assert said(lambda: read_dataset(path)) == f"{path}: this array is not used: qpos\n"
+    for k in range(2):
+        (tmp_path / "episodes").mkdir(exist_ok=True)
+        np.savez(tmp_path / "episodes" / f"episode_{k}_4.npz", **exorl_episode(4))
+    assert "episodes: this array is not used: physics\n" in said(lambda: read_dataset(tmp_path / "episodes"))
+    d4rl_file(tmp_path / "x.hdf5", [0, 0, 1], None)
+    assert "x.hdf5: this array is not used: infos/*\n" in said(lambda: read_dataset(tmp_path / "x.hdf5"))
+    minari_file(tmp_path / "y.hdf5", parts=True, infos=np.zeros(3))
+    found = said(lambda: read_dataset(tmp_path / "y.hdf5", keys=["observation"]))
+    assert "y.hdf5: these arrays are not used: infos, observations.achieved_goal, observations.desired_goal" in found
+
+
 # Broken and foreign files
 
 
@@ -269,7 +387,7 @@ def test_damage_is_always_a_sentence(tmp_path, compressed):
 def test_options_of_a_format(tmp_path):
     path = write(tmp_path / "x.npz", ogbench_fields())
     assert read_dataset(path, compact=True).compact
-    fails(lambda: read_dataset(path, low=-2), "unknown option of the format 'ogbench' 'low'; known: compact, mapped")
+    fails(lambda: read_dataset(path, keys=[]), "unknown option of the format 'ogbench' 'keys'; known: compact, high")
 
 
 def test_foreign_paths(tmp_path):

@@ -15,6 +15,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax.bridge._arrays import host_array, is_array
+from twinax.bridge._flax_encoders import encoder_pairs, has_encoder
 from twinax.bridge._flax_layers import (
     NAMES,
     Layout,
@@ -151,15 +152,22 @@ class _Search:
         for name in modules:
             if name not in tree:
                 raise UnknownName("network", name, tree)
-        used = set()
+        used: set[str] = set()
+        claimed = {*modules.values(), *tree, *(f"modules_{name}" for name in tree)}
         for name, network in tree.items():
             keys = (modules[name],) if name in modules else (name, f"modules_{name}")
             key = next((k for k in keys if k in found), None)
             if key is None and (strict or name in modules):
                 raise UnknownName(f"Flax parameters for the network '{name}':", keys[-1], found)
-            if key is not None:
-                used.add(key)
-                self.pair(network, found[key], under(there, key), name)
+            if key is None:
+                continue
+            used.add(key)
+            apart = f"{key}_encoder"  # an encoder of its own that stands beside the network, not in it
+            if apart in found and apart not in claimed and has_encoder(network):
+                used.add(apart)
+                self.pair(network.encoder, found[apart], under(there, apart), dotted(name, "encoder"))
+                network, name = network.net, dotted(name, "net")
+            self.pair(network, found[key], under(there, key), name)
         return sorted(under(there, key) for key in found if key not in used)
 
     def pair(self, node: Any, found: Any, there: str, here: str = "", members: int = 0) -> None:
@@ -170,6 +178,9 @@ class _Search:
             self.keep(node, *inside(found, there), here, as_it_is)
         elif (layout := layout_of(node)) is not None:
             self.layer(node, layout, *inside(found, there), here)
+        elif isinstance(found, Mapping) and (pairs := encoder_pairs(node, found, self.names)) is not None:
+            for (label, child), place, value in pairs:
+                self.pair(child, value, under(there, place), dotted(here, label), members)
         elif isinstance(found, Mapping):
             self.fields(parts_of(node), node, found, there, here, members)
         else:

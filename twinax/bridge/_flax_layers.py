@@ -35,7 +35,6 @@ NAMES: dict[str, tuple[str, ...]] = {
     "blocks": ("ResNetBlock",),
     "projection": ("conv_proj",),
     "projection_norm": ("norm_proj",),
-    "encoder": ("state_encoder",),
 }
 """What published agents call the fields of this project's networks, without the number at the end."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from twinax.cli import _console
+from twinax.errors import TwinaxError
 
 HELP = "describe a file of offline data and check it"
 
@@ -17,8 +18,8 @@ HELP = "describe a file of offline data and check it"
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a file, or a directory of episodes or of npy files")
     parser.add_argument("--format", metavar="NAME", help="ogbench, d4rl, minari, exorl or arrays (default: found out)")
-    parser.add_argument("--low", type=float, metavar="X", help="smallest action of the box, if it is not -1")
-    parser.add_argument("--high", type=float, metavar="X", help="largest action of the box, if it is not 1")
+    parser.add_argument("--low", metavar="X", help="smallest action of the box, if it is not -1; or --low=-2,-1")
+    parser.add_argument("--high", metavar="X", help="largest action of the box, if it is not 1; or --high=2,1")
     parser.add_argument(
         "--keys", metavar="NAMES", help="parts of the observations to join, as observation,desired_goal"
     )
@@ -30,7 +31,8 @@ def run(found: Namespace) -> int:
 
     path = Path(found.file)
     format = found.format or find_format(path)
-    given = {"low": found.low, "high": found.high, "keys": found.keys.split(",") if found.keys else None}
+    given = {"low": _side("low", found.low), "high": _side("high", found.high)}
+    given |= {"keys": found.keys.split(",") if found.keys else None}
     if format == "ogbench":
         given["compact"] = True  # rows are then numbered as in the file
     data = read_dataset(path, format, **{name: x for name, x in given.items() if x is not None})
@@ -38,6 +40,17 @@ def run(found: Namespace) -> int:
         data.require_goals()
     _console.facts(description(data, path, format))
     return 0
+
+
+def _side(name: str, text: str | None) -> Any:
+    """A number, or a list of numbers."""
+    if text is None:
+        return None
+    try:
+        numbers = [float(part) for part in text.strip("[]").split(",")]
+    except ValueError:
+        raise TwinaxError(f"--{name} is '{text}'; it must be a number, or several with commas between them") from None
+    return numbers if len(numbers) > 1 else numbers[0]
 
 
 def description(data: Any, path: Path, format: str) -> dict[str, Any]:

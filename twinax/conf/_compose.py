@@ -117,6 +117,7 @@ def _parse(text: str):
 def _compose_groups(experiment: Experiment, choices: dict[str, str]):
     import hydra
     from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
 
     _store(experiment.name)
     # Group names carry the experiment's name, so that two families may both have an `env`.
@@ -127,6 +128,10 @@ def _compose_groups(experiment: Experiment, choices: dict[str, str]):
     try:
         with hydra.initialize(version_base="1.3", config_path=None):
             return _opened(hydra.compose(f"twinax-{experiment.name}", overrides=overrides))
+    except HydraException as error:  # a preset sets a key that another choice does not have
+        chosen = " and ".join(f"{group}={choice}" for group, choice in choices.items())
+        reason = str(error.__cause__ or error).strip().splitlines()[0]
+        raise TwinaxError(f"{chosen} do not go together: {reason}; leave one of them out") from error
     finally:
         GlobalHydra.instance().hydra = outer
 

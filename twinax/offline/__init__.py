@@ -2,6 +2,7 @@
 
 from twinax.offline._agent import Agent, Nets, Sizes
 from twinax.offline._collect import collect_gymnasium, collect_maze, label_maze
+from twinax.offline._d4rl import read_d4rl
 from twinax.offline._dataset import Dataset, from_arrays
 from twinax.offline._encoders import ENCODERS, Encoded, encoder, make_encoder
 from twinax.offline._goals import (
@@ -14,9 +15,9 @@ from twinax.offline._goals import (
     goal_rows,
     sample_goal_batch,
 )
-from twinax.offline._hdf5 import read_d4rl, read_minari
+from twinax.offline._hdf5 import read_minari
 from twinax.offline._normaliser import Normaliser
-from twinax.offline._objects import TorchAgent, jax_agent
+from twinax.offline._objects import JaxAgent, TorchAgent, jax_agent
 from twinax.offline._pretrained import load_pretrained
 from twinax.offline._problem import Offline, problem
 from twinax.offline._readers import (
@@ -42,6 +43,7 @@ __all__ = [
     "GoalMixture",
     "GoalOptions",
     "GymnasiumTask",
+    "JaxAgent",
     "MazeTask",
     "Nets",
     "Normaliser",

@@ -105,6 +105,8 @@ class Agent(ABC):
     """Networks that read no observation, so that no encoder is put in front of them."""
     encodes: ClassVar[bool] = True
     """Whether the agent can have encoders."""
+    flax_names: ClassVar[dict[str, str]] = {}
+    """What the published Flax code calls a network, where it has another name."""
     valued_by: ClassVar[str] = ""
     """The network that says how good a state is: of states and what the actor is given, or a critic of actions."""
 
@@ -130,6 +132,13 @@ class Agent(ABC):
     def network_names(cls) -> tuple[str, ...]:
         """All networks: each is trained in one phase at least."""
         return tuple(dict.fromkeys(name for phase in PHASES for name in cls.trained[phase]))
+
+    @classmethod
+    def flax_modules(cls, target: bool = False) -> dict[str, str]:
+        """Under which names a published checkpoint has these networks, or their targets: `modules` of
+        `twinax.bridge.load_flax`."""
+        names = cls.targets if target else cls.network_names()
+        return {name: f"modules_{'target_' * target}{cls.flax_names.get(name, name)}" for name in names}
 
     def sizes(self, shape: tuple[int, ...], action: int, batch: int = 256) -> Sizes:
         """Sizes for observations of a shape, with their frames stacked."""
@@ -211,6 +220,16 @@ class Agent(ABC):
     def recalled(self, memory: Any, batch: Batch, draws: Mapping[str, Any]) -> Batch:
         """A batch with rows of the memory."""
         return batch
+
+
+def acted(distribution: Any, draws: Mapping[str, Any], name: str) -> Any:
+    """What an actor does in a loss: its mode, or, where its standard deviation is learned, a sample by the draw."""
+    return ops.clip(distribution.sample(draws[name]) if name in draws else distribution.mode, -1, 1)
+
+
+def sampled_actions(std: str, sizes: Sizes, *names: str) -> dict[str, Draw]:
+    """Draws of actions by name; none where the standard deviation is one, as then the mode is taken."""
+    return {name: Draw((sizes.batch, sizes.action), "normal") for name in names if std != "one"}
 
 
 def latent_of(batch: Batch) -> Any:

@@ -19,10 +19,17 @@ import numpy as np
 from twinax import ops
 from twinax.errors import TwinaxError
 from twinax.memory import is_mapped
+from twinax.offline._columns import row_count
+from twinax.offline._ends import CUT, OVER, dataset_ends, missing_ends
 from twinax.offline._mapped import aligned, in_blocks, row_blocks
 from twinax.offline._normaliser import Normaliser
+from twinax.offline._notes import say_unused
 from twinax.types import Float, Int
 
+FIELDS = (
+    "observations", "actions", "terminals", "next_observations", "rewards", "masks", "truncations", "valids",
+)  # fmt: skip
+"""Arrays of a dataset."""
 LARGEST_ACTION = 1 - 1e-5
 """Actions are held within plus and minus this: the density of a tanh policy is not finite at 1."""
 OUTSIDE = 1e-5
@@ -68,6 +75,8 @@ class Dataset:
     """How the observations were normalised; None if they were not."""
     source: str = ""
     """Where the rows are from; errors begin with it."""
+    box: Any = None
+    """(low, high) of the actions before they were scaled to [-1, 1]; None if they were not."""
 
     def __post_init__(self):
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731 - the way of frozen dataclasses
@@ -278,7 +287,7 @@ class Dataset:
     def _array(self, name: str, value: Any) -> np.ndarray:
         if value is None:
             raise self.error(f"{name} is missing")
-        found = value if isinstance(value, np.ndarray) else np.asarray(value)
+        found = value if isinstance(value, np.ndarray) else _as_array(name, value, self.source)
         if found.dtype.kind not in "fiub":
             raise self.error(f"{name} has dtype {found.dtype}; it must hold numbers")
         return found
@@ -318,7 +327,10 @@ class Dataset:
             if not inside.all():
                 row = int(np.flatnonzero(~inside)[0])
                 value = part[row][~(np.abs(part[row]) <= 1 + OUTSIDE)][0]
-                raise self.error(f"actions is {value:g} at row {block.start + row}; it must lie in [-1, 1]")
+                raise self.error(
+                    f"actions is {value:g} at row {block.start + row}; it must lie in [-1, 1], so name its box by low "
+                    "and high (in a run data.low and data.high), and it is scaled"
+                )
             settled = settled and bool((np.abs(part) <= np.float32(LARGEST_ACTION)).all())
         return found if settled else in_blocks(found, np.float32, _clipped, ("clipped", LARGEST_ACTION))
 
@@ -366,32 +378,41 @@ def from_arrays(
 ) -> Dataset:
     """A dataset of plain arrays by name; actions in a box from `low` to `high` are scaled to [-1, 1].
 
-    Names other than the fields of a `Dataset` are left out.
+    Ends may be called as D4RL (terminals, timeouts) or Gymnasium (terminations, truncations) call them. Names that are
+    not used are said.
     """
     begin = f"{source}: " if source else ""
-    for name in ("observations", "actions", "terminals"):
+    for name in ("observations", "actions"):
         if name not in fields:
             raise TwinaxError(f"{begin}{name} is missing; there are {', '.join(sorted(fields)) or 'no arrays'}")
-    known = ("next_observations", "rewards", "masks", "truncations", "valids")
-    actions = fields["actions"] if is_mapped(fields["actions"]) else np.asarray(fields["actions"])
+    if not set(OVER) & set(fields):
+        raise missing_ends(fields, source)
+    known = {name: fields[name] for name in FIELDS if name in fields}
+    rows = row_count(_as_array("observations", fields["observations"], source))
+    if rows and set(fields) & {*CUT, "terminations"}:
+        known |= dataset_ends(fields, rows, source)
+    actions = fields["actions"] if is_mapped(fields["actions"]) else _as_array("actions", fields["actions"], source)
+    box = None
     if actions.ndim and (np.any(np.asarray(low) != -1) or np.any(np.asarray(high) != 1)):
         actions = scaled_actions(actions, low, high, source)
-    return Dataset(
-        observations=fields["observations"],
-        actions=actions,
-        terminals=fields["terminals"],
-        reward_on_next=reward_on_next,
-        source=source,
-        **{name: fields[name] for name in known if name in fields},
-    )
+        box = tuple(np.broadcast_to(np.asarray(side, np.float32), actions.shape[1:]) for side in (low, high))
+    known = {"terminals": None, **known, "actions": actions}
+    found = Dataset(**known, reward_on_next=reward_on_next, source=source, box=box)
+    say_unused(source, set(fields) - {*FIELDS, *OVER, *CUT})
+    return found
 
 
 def scaled_actions(actions: np.ndarray, low: Any, high: Any, source: str = "") -> np.ndarray:
     """Actions of a box in [-1, 1]."""
     begin = f"{source}: " if source else ""
-    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    low, high = _side("low", low, actions, begin), _side("high", high, actions, begin)
+    if actions.dtype.kind in "iu" and actions.ndim == 1:
+        raise TwinaxError(f"{begin}the actions are choices, which have no box; leave low and high out")
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
-        raise TwinaxError(f"{begin}the box of actions is from {low} to {high}; low must be less than high, both finite")
+        raise TwinaxError(
+            f"{begin}the box of actions is from {low} to {high}; low must be less than high and both finite, so name "
+            "another by low and high"
+        )
     reach = OUTSIDE * (high - low)
 
     def scaled(part: np.ndarray) -> np.ndarray:
@@ -409,6 +430,28 @@ def scaled_actions(actions: np.ndarray, low: Any, high: Any, source: str = "") -
     # On the disk it is as narrow as the dataset will have it.
     dtype = np.float32 if is_mapped(actions) else np.float64
     return in_blocks(actions, dtype, scaled, ("scaled", low.tolist(), high.tolist()))
+
+
+def _side(name: str, value: Any, actions: np.ndarray, begin: str) -> np.ndarray:
+    """One side of a box: a number, or one for each entry of an action."""
+    try:
+        found = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise TwinaxError(f"{begin}{name} is {value!r}; it must be a number, or a list of them") from None
+    if found.shape not in ((), actions.shape[1:]):
+        raise TwinaxError(
+            f"{begin}{name} has shape {found.shape}, but actions has rows of shape {actions.shape[1:]}; give one "
+            "number, or one for each entry"
+        )
+    return found
+
+
+def _as_array(name: str, value: Any, source: str) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except ValueError:
+        begin = f"{source}: " if source else ""
+        raise TwinaxError(f"{begin}{name} has rows of different lengths; all of them must have the same") from None
 
 
 def _narrow(x: np.ndarray) -> np.ndarray:

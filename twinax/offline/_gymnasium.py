@@ -48,3 +48,8 @@ def scaled_to_box(actions: np.ndarray, box: Any) -> np.ndarray:
     if not np.isfinite([box.low, box.high]).all():
         raise TwinaxError(f"the environment has actions of {box}; its box must be finite")
     return (box.low + (np.clip(actions, -1, 1) + 1) / 2 * (box.high - box.low)).astype(box.dtype)
+
+
+def clipped_to_box(actions: np.ndarray, box: Any) -> np.ndarray:
+    """Actions in an environment's own units, held within what it takes."""
+    return np.clip(actions, box.low, box.high).astype(box.dtype)

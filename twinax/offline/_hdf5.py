@@ -1,4 +1,4 @@
-"""Readers of HDF5 files: D4RL and Minari."""
+"""HDF5 files opened for reading, and the reader of Minari, which has a group for each episode."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 
 from twinax.errors import TwinaxError, UnknownName, require
-from twinax.memory import is_mapped
-from twinax.offline._columns import column, existing, joined, joined_on_disk, row_count
+from twinax.offline._columns import existing, joined, joined_on_disk, row_count
 from twinax.offline._dataset import Dataset, from_arrays
-from twinax.offline._mapped import Origin, gathered, kept, write_blocks
+from twinax.offline._mapped import Origin
+from twinax.offline._notes import say_unused
+
+_MINARI = ("observations", "actions", "rewards", "terminations", "truncations")
+"""Arrays of an episode of Minari."""
 
 
 @contextmanager
@@ -36,18 +39,18 @@ def opened_hdf5(path: Path) -> Iterator[Any]:
         raise TwinaxError(f"{path}: this file is damaged ({' '.join(str(error).split())})") from None
 
 
-def _dataset(group: Any, name: str, path: Path) -> Any:
+def hdf5_dataset(group: Any, name: str, path: Path) -> Any:
     found = group[name]
     if hasattr(found, "keys"):
         raise TwinaxError(f"{path}: '{name}' is a group of arrays, where an array was expected")
     return found
 
 
-def _hdf5_array(group: Any, name: str, path: Path) -> np.ndarray:
-    return np.asarray(_dataset(group, name, path)[()])
+def hdf5_array(group: Any, name: str, path: Path) -> np.ndarray:
+    return np.asarray(hdf5_dataset(group, name, path)[()])
 
 
-def _on_disk(found: Any, path: Path) -> Any:
+def on_disk(found: Any, path: Path) -> Any:
     """An array of a file, mapped if it lies there in one piece; otherwise it can be read block by block."""
     whole = found.id.get_storage_size() == found.size * found.dtype.itemsize > 0
     if found.chunks is None and whole and not (found.is_virtual or found.external):
@@ -56,94 +59,23 @@ def _on_disk(found: Any, path: Path) -> Any:
     return found
 
 
+def hdf5_names(file: Any) -> list[str]:
+    """All arrays of a file or a group; those of a group inside of it as group/array."""
+    names: list[str] = []
+
+    def add(name: str, found: Any) -> None:
+        if not hasattr(found, "keys"):
+            names.append(name)
+
+    file.visititems(add)
+    return names
+
+
 def hdf5_size(path: Path) -> int:
     """Bytes of all arrays of a file, or of the file in a directory of Minari."""
-    total = 0
-
-    def add(_: str, found: Any) -> None:
-        nonlocal total
-        total += 0 if hasattr(found, "keys") else found.size * found.dtype.itemsize
-
     with opened_hdf5(_minari_path(path) if path.is_dir() else path) as file:
-        file.visititems(add)
-    return total
-
-
-# D4RL
-
-
-def read_d4rl(
-    path: str | Path, terminate_on_end: bool = False, low: Any = -1.0, high: Any = 1.0, mapped: bool = False
-) -> Dataset:
-    """An HDF5 file of D4RL, as its q-learning view: `masks` is 0 at terminals, and timeouts are truncations.
-
-    Next observations are those of the next row, unless the file has its own. So the last row of the file is left out,
-    and so is the last step of each timeout, whose next row begins another trajectory. With `terminate_on_end` these
-    steps are kept and masked. A masked step without a next observation repeats its own.
-    """
-    path = existing(path)
-    names = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
-    with opened_hdf5(path) as file:
-        large = ("observations", "actions", "next_observations") if mapped else ()
-        fields = {name: _hdf5_array(file, name, path) for name in names if name in file and name not in large}
-        fields |= {name: _on_disk(_dataset(file, name, path), path) for name in large if name in file}
-        fields = _d4rl_fields(fields, terminate_on_end, path)
-    return from_arrays(fields, low, high, source=str(path))
-
-
-def _d4rl_fields(fields: dict[str, Any], terminate_on_end: bool, path: Path) -> dict[str, Any]:
-    for name in ("observations", "actions", "rewards", "terminals"):
-        if name not in fields:
-            raise TwinaxError(f"{path}: {name} is missing; there are {', '.join(sorted(fields)) or 'no known arrays'}")
-    rows = row_count(fields["observations"])
-    for name, value in fields.items():
-        if value.shape[:1] != (rows,):
-            raise TwinaxError(f"{path}: {name} has shape {value.shape}, but observations has {rows} rows")
-    if rows < 2:
-        raise TwinaxError(f"{path}: observations has {rows} rows; at least 2 are needed to have a next one")
-    over = column(fields, "terminals", path).astype(bool)
-    timeouts = column(fields, "timeouts", path).astype(bool) if "timeouts" in fields else np.zeros(rows, bool)
-    chosen = np.arange(rows) < rows - 1
-    if not terminate_on_end:
-        chosen &= ~timeouts
-    chosen = np.flatnonzero(chosen)
-    if len(chosen) == 0:
-        raise TwinaxError(f"{path}: every row is the last step of a timeout, so nothing is left")
-    masked = over | timeouts if terminate_on_end else over
-    # A trajectory ends where it says so, and before a step that was left out.
-    ends = (over | timeouts)[chosen] | timeouts[chosen + 1] & (not terminate_on_end)
-    ends[-1] = True
-    cut = (timeouts[chosen] | timeouts[chosen + 1] & (not terminate_on_end)) & ~over[chosen]
-    following = (fields["observations"], np.where(masked[chosen], chosen, chosen + 1))
-    if "next_observations" in fields:
-        following = (fields["next_observations"], chosen)
-    large = {
-        "observations": (fields["observations"], chosen),
-        "next_observations": following,
-        "actions": (fields["actions"], chosen),
-    }
-    return {
-        **{name: _rows(name, source, index, path, terminate_on_end) for name, (source, index) in large.items()},
-        "rewards": column(fields, "rewards", path)[chosen],
-        "masks": ~masked[chosen],
-        "terminals": ends,
-        "truncations": cut,
-    }
-
-
-def _rows(name: str, source: Any, index: np.ndarray, path: Path, terminate_on_end: bool) -> np.ndarray:
-    """Rows of an array in memory, of a mapped one, or of one in the file of which a copy is mapped."""
-    if is_mapped(source):
-        if (np.diff(index) == 1).all():  # a piece of the file
-            return source[index[0] : index[-1] + 1]
-    elif isinstance(source, np.ndarray):
-        return source[index]
-    chunk = (getattr(source, "chunks", None) or (1,))[0]
-
-    def fill(folder: Path) -> None:
-        write_blocks(folder / "array.npy", gathered(source, index, chunk), source.shape[1:], source.dtype)
-
-    return kept(Origin.of_files(path), ("d4rl", name, terminate_on_end), fill)["array"]
+        found = (file[name] for name in hdf5_names(file))
+        return sum(int(one.size or 0) * one.dtype.itemsize for one in found)
 
 
 # Minari
@@ -172,6 +104,7 @@ def read_minari(
         names = sorted((name for name in file if re.fullmatch(r"episode_\d+", name)), key=lambda name: int(name[8:]))
         if not names:
             raise TwinaxError(f"{path}: there are no groups called episode_0, episode_1 and so on")
+        say_unused(str(path), _minari_unused(file[names[0]], keys))
         episodes = (_minari_episode(file[name], keys, path) for name in names)
         if mapped:
             origin = Origin.of_files(path)
@@ -201,9 +134,18 @@ def _minari_box(path: Path, file: Any) -> tuple[Any, Any]:
         return -1.0, 1.0
 
 
+def _minari_unused(group: Any, keys: Sequence[str]) -> list[str]:
+    used = {*_MINARI, *(f"observations/{key}" for key in keys)}
+    return [
+        name.replace("/", ".") if name.startswith("observations/") else name
+        for name in hdf5_names(group)
+        if name not in used
+    ]
+
+
 def _minari_episode(group: Any, keys: Sequence[str], path: Path) -> dict[str, np.ndarray]:
     where = f"{path}: {group.name.strip('/')}"
-    for name in ("observations", "actions", "rewards", "terminations", "truncations"):
+    for name in _MINARI:
         if name not in group:
             raise TwinaxError(f"{where}: {name} is missing")
     states = group["observations"]
@@ -216,14 +158,14 @@ def _minari_episode(group: Any, keys: Sequence[str], path: Path) -> dict[str, np
         for key in keys:
             if key not in states:
                 raise UnknownName("part of the observations", key, known)
-        columns = [_hdf5_array(states, key, path) for key in keys]
+        columns = [hdf5_array(states, key, path) for key in keys]
         states = np.concatenate([x.reshape(len(x), -1) for x in columns], 1)
     else:
-        states = _hdf5_array(group, "observations", path)
+        states = hdf5_array(group, "observations", path)
         states = states.reshape(row_count(states), -1) if states.ndim < 2 else states
     if hasattr(group["actions"], "keys"):
         raise TwinaxError(f"{where}: actions has parts; only a single box or a single choice is read")
-    rest = {name: _hdf5_array(group, name, path) for name in ("actions", "rewards", "terminations", "truncations")}
+    rest = {name: hdf5_array(group, name, path) for name in ("actions", "rewards", "terminations", "truncations")}
     steps = row_count(rest["actions"])
     if steps == 0:
         raise TwinaxError(f"{where}: the trajectory is empty")

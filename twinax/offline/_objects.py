@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.tree_util as jtu
 import numpy as np
 
 from twinax.bridge import load_state_dict, state_dict
-from twinax.errors import TwinaxError, UnknownName, require
+from twinax.errors import TwinaxError, require
 from twinax.networks import ema, frozen
 from twinax.noise import Draw, generator_draws
-from twinax.offline._agent import PHASES, Agent, Sizes
+from twinax.offline._agent import Agent, Sizes
 from twinax.offline._learning import Lesson, first_state, learned, total_loss
 from twinax.optimizer import Optimizer
 from twinax.problem import Metrics, State, Terms
 
 ADAM = Optimizer(learning_rate=3e-4)
+FINETUNES = "finetunes"
+"""Of a state's carry: an entry without arrays, so that a compiled update knows its phase when it is traced. In a
+dictionary of tensors: whether it is so."""
 
 
 class TorchAgent:
     """An agent as a PyTorch object.
 
     >>> agent = TorchAgent(IQL(), Sizes(observation=17, action=6))                       # doctest: +SKIP
-    >>> agent.update(batch, phase="pretrain"); agent.begin_finetuning()                  # doctest: +SKIP
+    >>> agent.update(batch)["bc.bc_loss"]; agent.begin_finetuning()                      # doctest: +SKIP
     >>> agent.update(batch)["critic.critic_loss"]; agent.sample_actions(observations)    # doctest: +SKIP
+
+    It pretrains until `begin_finetuning` is called, which also takes the place of pretraining where there is none.
     """
 
     def __init__(self, agent: Agent, sizes: Sizes, seed: int = 0, optimizer: Optimizer = ADAM):
@@ -44,18 +49,17 @@ class TorchAgent:
         self.latent: Any = None
         """What the actor is told of the task, once `begin_finetuning` inferred it."""
         self.steps = 0
+        self.phase = "pretrain"
+        """Of the next update."""
         self._optimizer = TorchUpdate(optimizer, self.networks, start.optimizer)
         self._generator = torch.Generator().manual_seed(seed)
 
-    def update(
-        self, batch: Mapping[str, Any], phase: str = "finetune", draws: Mapping[str, Any] | None = None
-    ) -> Metrics:
+    def update(self, batch: Mapping[str, Any], draws: Mapping[str, Any] | None = None) -> Metrics:
         """One update from a batch of tensors; the loss and its terms as numbers.
 
         `draws` are the random arrays that `agent.draws(phase, sizes)` names; by default they come from the seed.
         """
-        if phase not in PHASES:
-            raise UnknownName("phase", phase, PHASES)
+        phase = self.phase
         _refuse_missing(batch, self.agent, phase)
         rows = dict(batch)
         draws = draws or generator_draws(self.agent.draws(phase, self.sizes), self._generator)
@@ -75,13 +79,11 @@ class TorchAgent:
         return total_loss(self.agent, networks, lesson)
 
     def begin_finetuning(self, labelled: Mapping[str, Any] | None = None) -> None:
-        """Targets that start anew, and the latent of a task from labelled rows where the actor is told one."""
-        for name in self.agent.reset_targets():
-            self.targets[name] = ema(self.targets[name], self.networks[name], 1.0)
-        if self.agent.actor_sees == "latent":
-            if labelled is None:
-                raise TwinaxError(f"{self.agent.name} infers a latent when finetuning begins; give it labelled rows")
-            self.latent = self.agent.infer(frozen(self.networks), labelled)
+        """The next updates finetune: targets start anew, and the latent of a task is inferred from labelled rows where
+        the actor is told one."""
+        targets, latent = entered(self.agent, self.networks, self.targets, labelled)
+        self.targets, self.phase = targets, "finetune"
+        self.latent = self.latent if latent is None else latent
 
     def sample_actions(self, observations: Any, temperature: float = 0.0, given: Any = None) -> Any:
         """Actions in [-1, 1] for one observation or for rows of them; temperature 0 is the mode.
@@ -102,31 +104,49 @@ class TorchAgent:
         return actions[0] if one else actions
 
     def state_dict(self) -> dict[str, Any]:
-        """Networks and targets by name."""
+        """Networks and targets by name, the latent of the task, and whether it finetunes."""
+        import torch
+
         both = {"networks": self.networks, "targets": self.targets}
         found = {name: value.detach().clone() for name, value in state_dict(both).items()}
+        found[FINETUNES] = torch.tensor(self.phase == "finetune")
         return found if self.latent is None else {**found, "latent": self.latent.clone()}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Networks and targets as `state_dict` gave them, into the parameters that the optimizer knows."""
+        """What `state_dict` gave, into the parameters that the optimizer knows."""
         import torch
 
-        arrays = {name: value for name, value in saved.items() if name != "latent"}
+        arrays = {name: value for name, value in saved.items() if name not in ("latent", FINETUNES)}
         found = load_state_dict({"networks": self.networks, "targets": self.targets}, arrays)
         with torch.no_grad():
             jtu.tree_map(lambda own, new: own.copy_(new), self.networks, found["networks"])
         self.targets = jtu.tree_map(lambda x: x.detach().clone(), found["targets"])
         self.latent = saved.get("latent", self.latent)
+        if FINETUNES in saved:
+            self.phase = "finetune" if bool(saved[FINETUNES]) else "pretrain"
 
 
-def jax_agent(
-    agent: Agent, sizes: Sizes, seed: int = 0, optimizer: Optimizer = ADAM
-) -> tuple[State, Callable[..., tuple[State, Metrics]]]:
-    """A first state, and a pure function `update(state, batch, draws, phase="finetune", full=True)` to compile.
+class JaxAgent(NamedTuple):
+    """An agent as a first state and pure functions of states."""
 
-    >>> state, update = jax_agent(IQL(), Sizes(observation=17, action=6))                # doctest: +SKIP
-    >>> update = jax.jit(update, static_argnames=("phase", "full"))                      # doctest: +SKIP
-    >>> state, terms = update(state, batch, draws)                                       # doctest: +SKIP
+    state: State
+    """It pretrains."""
+    update: Callable[..., tuple[State, Metrics]]
+    """`update(state, batch, draws=None, full=True)` gives the next state and the terms. `full` says whether the losses
+    take part that finetuning has only at every `actor_freq`-th step."""
+    begin_finetuning: Callable[..., State]
+    """`begin_finetuning(state, labelled=None)` gives a state that finetunes, whether it pretrained or not."""
+
+
+def jax_agent(agent: Agent, sizes: Sizes, seed: int = 0, optimizer: Optimizer = ADAM) -> JaxAgent:
+    """A first state, a pure function to compile that updates it, and the step from pretraining to finetuning.
+
+    >>> state, update, begin_finetuning = jax_agent(IQL(), Sizes(observation=17, action=6))   # doctest: +SKIP
+    >>> update = jax.jit(update, static_argnames="full")                                      # doctest: +SKIP
+    >>> state, terms = update(state, batch, draws)                                            # doctest: +SKIP
+    >>> state, terms = update(begin_finetuning(state), batch, draws)                          # doctest: +SKIP
+
+    Which phase an update belongs to is known by the state, so that no finetuning begins with the targets of before.
     """
     import jax
     import jax.numpy as jnp
@@ -138,21 +158,41 @@ def jax_agent(
     def loss(networks, lesson: Lesson) -> tuple[Any, Terms]:
         return total_loss(agent, networks, lesson)
 
-    def update(state: State, batch, draws=None, phase: str = "finetune", full: bool = True):
+    def update(state: State, batch, draws=None, full: bool = True):
+        phase = "finetune" if FINETUNES in state.carry else "pretrain"
         _refuse_missing(batch, agent, phase)
         draws = draws or {}
         rows, carry = dict(batch), dict(state.carry)
-        if phase == "finetune" and carry.get("memory"):
-            carry["memory"] = agent.imagine(frozen(state.networks), carry["memory"], rows, draws)
-            rows = dict(agent.recalled(carry["memory"], rows, draws))
-        lesson = Lesson({phase: rows}, {phase: dict(draws)}, state.targets, full=full)
+        if phase == "finetune":
+            if "latent" in carry:
+                rows["latents"] = jnp.broadcast_to(carry["latent"], (len(rows["actions"]), *carry["latent"].shape))
+            if carry.get("memory"):
+                carry["memory"] = agent.imagine(frozen(state.networks), carry["memory"], rows, draws)
+                rows = dict(agent.recalled(carry["memory"], rows, draws))
+        lesson = Lesson({phase: rows}, {phase: dict(draws)}, state.targets, full=full or phase == "pretrain")
         state, terms = learned(state, agent, loss, lesson, phase, primitive)
         return dataclasses.replace(state, carry=carry, step=state.step + 1), terms
+
+    def begin_finetuning(state: State, labelled: Mapping[str, Any] | None = None) -> State:
+        targets, latent = entered(agent, state.networks, state.targets, labelled)
+        carry = {**state.carry, FINETUNES: (), **({} if latent is None else {"latent": latent})}
+        return dataclasses.replace(state, targets=targets, carry=carry)
 
     start = first_state(agent, sizes, optimizer, seed)
     memory = agent.memory(sizes)
     start = dataclasses.replace(start, carry={"memory": memory} if memory else {})
-    return jtu.tree_map(lambda x: jnp.asarray(np.asarray(x)), start), update
+    return JaxAgent(jtu.tree_map(lambda x: jnp.asarray(np.asarray(x)), start), update, begin_finetuning)
+
+
+def entered(agent: Agent, networks: Any, targets: Mapping[str, Any], labelled: Any) -> tuple[dict[str, Any], Any]:
+    """Targets as finetuning begins with them, and the latent of the task; None for an actor that is told none."""
+    fixed = frozen(networks)
+    found = {**targets, **{name: ema(targets[name], fixed[name], 1.0) for name in agent.reset_targets()}}
+    if agent.actor_sees != "latent":
+        return found, None
+    if labelled is None:
+        raise TwinaxError(f"{agent.name} infers a latent when finetuning begins; give it labelled rows")
+    return found, agent.infer(fixed, labelled)
 
 
 def _refuse_missing(batch: Mapping[str, Any], agent: Agent, phase: str) -> None:

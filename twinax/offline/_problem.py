@@ -73,11 +73,20 @@ class Offline(Problem):
         if not self.pretrain_steps and "finetune" not in self.datasets:
             raise TwinaxError("pretrain_steps is 0, but there are no finetuning data")
         shapes = {(data.observations.shape[1:], data.actions.shape[1]) for data in self.datasets.values()}
+        boxes = [data.box for data in self.datasets.values() if data.box is not None]
+        if not all(np.array_equal(boxes[0], box) for box in boxes[1:]):
+            low, high = zip(*boxes, strict=True)
+            raise TwinaxError(
+                f"the two datasets had actions from {low[0]} to {high[0]} and from {low[1]} to {high[1]}; an action "
+                "must mean the same in both, so read them with the same low and high"
+            )
         if len(shapes) > 1:
             raise TwinaxError(f"the two datasets have observations and actions of different widths: {sorted(shapes)}")
         widths = self.widths  # refuses observations that the agent cannot read
         if self.task is not None:
             self.task.require_like(widths.shape, widths.action)
+            if self.box is None:
+                self.task.say_range(self.datasets[self.phases[-1]])
 
     # Sizes and phases
 
@@ -135,9 +144,14 @@ class Offline(Problem):
             step=kept.step,
         )
 
-    @cached_property
+    @property
     def term_names(self) -> tuple[str, ...]:
         """Every term that a step of any phase logs."""
+        return tuple(dict.fromkeys(name for names in self.phase_terms.values() for name in names))
+
+    @cached_property
+    def phase_terms(self) -> dict[str, tuple[str, ...]]:
+        """The terms that a step of each phase logs."""
         import jax
 
         def terms():
@@ -154,12 +168,12 @@ class Offline(Problem):
                 for phase in self.phases:
                     own = below(draws, phase)
                     rows = self.rows(phase, data, own, latent)
-                    found |= self.loss(networks, Lesson({phase: rows}, {phase: own}, targets))[1].log()
+                    found[phase] = self.loss(networks, Lesson({phase: rows}, {phase: own}, targets))[1].log()
                 return found
 
             return jax.eval_shape(all_of, *given)
 
-        return tuple(terms())
+        return {phase: tuple(found) for phase, found in terms().items()}
 
     # Data and draws
 
@@ -310,9 +324,9 @@ class Offline(Problem):
 
     def evaluation_draws(self) -> Mapping[str, Draw]:
         found = {} if self.task is None else {f"task/{name}": draw for name, draw in self.task.draws().items()}
-        if self.validation is not None:
-            own = self._phase_draws(self.phases[-1], self.validation.size)
-            found |= {f"validation/{name}": draw for name, draw in own.items()}
+        for phase in () if self.validation is None else self.phases:
+            own = self._phase_draws(phase, self.validation.size)
+            found |= {f"validation/{phase}/{name}": draw for name, draw in own.items()}
         return found
 
     def tables(self) -> dict[str, Any]:
@@ -333,10 +347,29 @@ class Offline(Problem):
             else:
                 found |= {"networks": networks, **({} if given is None else {"given": given})}
         if self.validation is not None:
-            phase, own = self.phases[-1], below(draws, "validation")
-            rows = self._drawn(phase, tables["validation"], own, state.carry)
-            found["validation"] = self.loss(networks, Lesson({phase: rows}, {phase: own}, state.targets))[1].log()
+            found |= self._validated(state, networks, below(draws, "validation"), tables["validation"])
         return found
+
+    def _validated(self, state: State, networks: Any, draws, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """The terms of the losses on validation data, by phase, and the number of the phase that the state is in: only
+        its terms are computed."""
+        nothing = ops.zeros((), _leaf(networks))
+
+        def terms(phase: str):
+            own = below(draws, phase)
+            rows = self._drawn(phase, arrays, own, state.carry)
+            if phase == "pretrain" and not self.agent.faithful:  # as in Dataset.reward_free
+                rows = {**rows, "masks": ops.zeros(rows["masks"].shape, rows["masks"]) + 1}
+                rows.pop("rewards", None)
+            shown = self.loss(networks, Lesson({phase: rows}, {phase: own}, state.targets))[1].log()
+            others = {other: dict.fromkeys(names, nothing) for other, names in self.phase_terms.items()}
+            return {**others, phase: {name: ops.cast(shown[name], nothing) for name in self.phase_terms[phase]}}
+
+        if len(self.phases) == 1:
+            return {"validation": terms(self.phases[0]), "validation_phase": nothing}
+        later = ops.cast(state.step, "int32") > self.pretrain_steps
+        found = ops.cond(later, lambda: terms("finetune"), lambda: terms("pretrain"))
+        return {"validation": found, "validation_phase": ops.cast(later, nothing)}
 
     def _given(self, state: State, networks: Any, tables: Mapping[str, Any]) -> Any:
         """What the actor is told: the task's latent, inferred anew while pretraining (zero-shot), or its goal."""
@@ -360,9 +393,22 @@ class Offline(Problem):
         """How observations were normalised in the last phase, which evaluations follow."""
         return self.datasets[self.phases[-1]].normaliser
 
+    @property
+    def box(self) -> Any:
+        """(low, high) of the data's actions before they were scaled to [-1, 1]; None if they were not."""
+        return next((data.box for data in self.datasets.values() if data.box is not None), None)
+
     def _acting(self, networks: Any, given: Any):
-        """Observations as the world gives them, to actions without noise."""
-        return lambda observations: self.agent.act(networks, *self._seen(networks, observations, given), 0.0)
+        """Observations as the world gives them, to actions without noise, in the box that the data had."""
+
+        def act(observations):
+            action = self.agent.act(networks, *self._seen(networks, observations, given), 0.0)
+            if self.box is None:
+                return action
+            low, high = (ops.cast(ops.like(side, action), action) for side in self.box)
+            return low + (action + 1) / 2 * (high - low)
+
+        return act
 
     def _seen(self, networks: Any, observations: Any, given: Any) -> tuple[Any, Any, Any]:
         """Observations as the agent sees them, what it is told beside each, and noise of 0."""
@@ -384,11 +430,14 @@ class Offline(Problem):
         return {"values": ops.where(ops.cast(state.step, "int32") > self.pretrain_steps, found, found * math.nan)}
 
     def evaluate(self, measured: Mapping[str, Any]) -> Metrics:
-        found: Metrics = {f"validation.{name}": float(x) for name, x in measured.get("validation", {}).items()}
+        found: Metrics = {}
+        if "validation" in measured:
+            phase = self.phases[int(measured["validation_phase"])]
+            found = {f"validation.{name}": float(x) for name, x in measured["validation"][phase].items()}
         if self.task is None:
             return found
         if not self.task.compiled:
-            measured = self.task.play(self._acting(measured["networks"], measured.get("given")))
+            measured = self.task.play(self._acting(measured["networks"], measured.get("given")), self.box)
         pictures = {f"picture/{name}": array for name, array in self.task.pictures(measured).items()}
         return {**judged(measured), **found, **pictures}
 

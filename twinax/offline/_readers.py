@@ -16,14 +16,16 @@ import numpy as np
 from twinax.errors import TwinaxError, UnknownName
 from twinax.memory import available_memory
 from twinax.offline._columns import column, existing, joined, joined_on_disk, row_count
-from twinax.offline._dataset import Dataset, from_arrays
-from twinax.offline._hdf5 import hdf5_size, opened_hdf5, read_d4rl, read_minari
+from twinax.offline._d4rl import read_d4rl
+from twinax.offline._dataset import FIELDS, Dataset, from_arrays
+from twinax.offline._ends import CUT, OVER, flags_of, missing_ends
+from twinax.offline._hdf5 import hdf5_size, read_minari
 from twinax.offline._mapped import Origin, row_blocks
-from twinax.offline._npz import npz_names, npz_sizes, read_npy_directory, read_npz, write_npz
+from twinax.offline._notes import say_unused
+from twinax.offline._npz import npz_names, npz_sizes, read_npz, write_npz
+from twinax.offline._tables import HDF5, LARGE, chosen_rows, opened_table, table_names
 
-FIELDS = (
-    "observations", "actions", "terminals", "next_observations", "rewards", "masks", "truncations", "valids",
-)  # fmt: skip
+OGBENCH_FIELDS = ("observations", "actions", "terminals", "rewards", "masks", *CUT)
 EXORL_FIELDS = ("observation", "action", "reward", "discount")
 _EXORL_NAME = re.compile(r"episode_(\d+)_(\d+)$")
 
@@ -32,19 +34,30 @@ _EXORL_NAME = re.compile(r"episode_(\d+)_(\d+)$")
 
 
 def read_arrays(path: str | Path, mapped: bool = False, low: Any = -1.0, high: Any = 1.0) -> Dataset:
-    """An npz file, or a directory of npy files, with the fields of a `Dataset` by name.
+    """An npz or HDF5 file, or a directory of npy files, with the fields of a `Dataset` by name.
 
     With `mapped` observations and actions stay on the disk until they are drawn, so they may be larger than the memory.
     """
     path = existing(path)
-    read = read_npy_directory if path.is_dir() else read_npz
-    return from_arrays(read(path, FIELDS, mapped), low, high, source=str(path))
+    names = table_names(path)
+    wanted = (*FIELDS, *OVER, *CUT)
+    with opened_table(path, dict.fromkeys(wanted), mapped) as fields:
+        if {"observations", "actions"} <= set(fields) and not set(OVER) & set(fields):
+            raise missing_ends(names, str(path))
+        for name in set(LARGE) & set(fields):
+            if not isinstance(fields[name], np.ndarray):  # in pieces, in a file that is open only here
+                rows = np.arange(row_count(fields[name]))
+                fields[name] = chosen_rows(name, fields[name], rows, path, "arrays")
+    say_unused(str(path), set(names) - set(wanted))
+    return from_arrays(fields, low, high, source=str(path))
 
 
 # OGBench
 
 
-def read_ogbench(path: str | Path, compact: bool | None = None, mapped: bool = False) -> Dataset:
+def read_ogbench(
+    path: str | Path, compact: bool | None = None, mapped: bool = False, low: Any = -1.0, high: Any = 1.0
+) -> Dataset:
     """An npz file of OGBench: flat trajectories, each with one more row for its final state.
 
     Regular: next observations are made by shifting, and the final rows are left out. Compact: the rows stay as they
@@ -52,11 +65,12 @@ def read_ogbench(path: str | Path, compact: bool | None = None, mapped: bool = F
     read if they are there, one for each row.
     """
     path = existing(path)
-    fields = read_npz(path, FIELDS, mapped)
-    return _ogbench(fields, mapped if compact is None else compact, str(path))
+    fields = read_npz(path, OGBENCH_FIELDS, mapped)
+    say_unused(str(path), set(npz_names(path)) - set(OGBENCH_FIELDS))
+    return from_arrays(_ogbench(fields, mapped if compact is None else compact, str(path)), low, high, source=str(path))
 
 
-def _ogbench(fields: dict[str, np.ndarray], compact: bool, source: str) -> Dataset:
+def _ogbench(fields: dict[str, np.ndarray], compact: bool, source: str) -> dict[str, np.ndarray]:
     for name in ("observations", "actions", "terminals"):
         if name not in fields:
             raise TwinaxError(
@@ -75,8 +89,12 @@ def _ogbench(fields: dict[str, np.ndarray], compact: bool, source: str) -> Datas
         raise TwinaxError(
             f"{source}: terminals is 0 at row {rows - 1}, the last one; the file ends inside a trajectory"
         )
+    fields = {
+        **{name: value for name, value in fields.items() if name not in CUT},
+        **_ogbench_cuts(fields, ends, source),
+    }
     if compact:
-        return from_arrays({**fields, "terminals": ends, "valids": ~ends}, source=source)
+        return {**fields, "terminals": ends, "valids": ~ends}
     empty = ends & np.concatenate([[True], ends[:-1]])
     if empty.any():
         row = np.flatnonzero(empty)[0]
@@ -89,7 +107,22 @@ def _ogbench(fields: dict[str, np.ndarray], compact: bool, source: str) -> Datas
         kept[name] = value[steps]
     kept["next_observations"] = fields["observations"][steps + 1]
     kept["terminals"] = ends[steps + 1]
-    return from_arrays(kept, source=source)
+    return kept
+
+
+def _ogbench_cuts(fields: dict[str, np.ndarray], ends: np.ndarray, source: str) -> dict[str, np.ndarray]:
+    """Steps that a limit of time ended; they lead to a final state."""
+    cut = flags_of(fields, CUT, len(ends), source)
+    if cut is None:
+        return {}
+    last = np.append(ends[1:], False) & ~ends
+    if len(wrong := np.flatnonzero(cut & ~ends & ~last)):
+        name = next(name for name in CUT if name in fields)
+        raise TwinaxError(
+            f"{source}: {name} is 1 at row {wrong[0]}, but row {wrong[0] + 1} is no final state, as it is in OGBench's "
+            "format; a table of steps with terminals and timeouts is read as format d4rl"
+        )
+    return {"truncations": last & (cut | np.append(cut[1:], False))}
 
 
 def save_ogbench(dataset: Dataset, path: str | Path, compressed: bool = False) -> Path:
@@ -144,7 +177,12 @@ def _check_chain(dataset: Dataset) -> None:
 
 
 def read_exorl(
-    path: str | Path, max_rows: int | None = None, compact: bool | None = None, mapped: bool = False
+    path: str | Path,
+    max_rows: int | None = None,
+    compact: bool | None = None,
+    mapped: bool = False,
+    low: Any = -1.0,
+    high: Any = 1.0,
 ) -> Dataset:
     """A directory of ExORL with an npz file for each episode; its name ends in the number of steps.
 
@@ -160,7 +198,8 @@ def read_exorl(
         fields = joined_on_disk(episodes, compact, str(path), max_rows, Origin.of_files(path, files), "exorl")
     else:
         fields = joined(episodes, compact, str(path), max_rows)
-    data = from_arrays(fields, reward_on_next=True, source=str(path))
+    say_unused(str(path), set(npz_names(files[0])) - set(EXORL_FIELDS))
+    data = from_arrays(fields, low, high, reward_on_next=True, source=str(path))
     return data if max_rows is None or data.rows <= max_rows else data.first(max_rows)
 
 
@@ -221,21 +260,24 @@ def find_format(path: str | Path) -> str:
             return "minari"
         if any(path.glob("episode_*.npz")):
             return "exorl"
-        if any(path.glob("*.npy")):
-            return "arrays"
+        if names := {file.stem for file in path.glob("*.npy")}:
+            return "arrays" if {"next_observations", "valids"} & names or "timeouts" not in names else "d4rl"
         raise TwinaxError(f"{path}: this directory holds no npy files, no episodes and no Minari dataset")
-    if path.suffix in (".hdf5", ".h5"):
-        with opened_hdf5(path) as file:
-            return "minari" if any(name.startswith("episode_") for name in file) else "d4rl"
-    if path.suffix != ".npz":
+    if path.suffix not in (*HDF5, ".npz"):
         raise TwinaxError(f"{path}: data is read from .npz, .hdf5 and .h5 files and from directories")
-    names = npz_names(path)
-    return "arrays" if {"next_observations", "valids"} & set(names) else "ogbench"
+    names = set(table_names(path))
+    if path.suffix in HDF5:
+        if any(name.startswith("episode_") for name in names):
+            return "minari"
+        return "arrays" if {"masks", "valids"} & names and {"next_observations", "valids"} & names else "d4rl"
+    if {"next_observations", "valids"} & names:
+        return "arrays"
+    return "d4rl" if {"timeouts", "terminations"} & names else "ogbench"
 
 
 def size_in_memory(path: Path, format: str) -> int:
     """Bytes of a file's arrays in memory, roughly; twice, because next observations are arrays of their own."""
-    if format in ("d4rl", "minari"):
+    if format == "minari" or path.suffix in HDF5:
         return 2 * hdf5_size(path)
     if format == "exorl":
         files = _exorl_files(path)

@@ -19,6 +19,8 @@ from twinax.envs._maze import PointMaze
 from twinax.errors import TwinaxError, require
 from twinax.interval import half_width
 from twinax.noise import Draw
+from twinax.offline._dataset import OUTSIDE, Dataset
+from twinax.offline._notes import say
 from twinax.problem import Metrics
 
 SHOWN = 24
@@ -40,6 +42,9 @@ class Task:
     def require_like(self, observation: tuple[int, ...], actions: int) -> None:
         """An error unless the world shows observations of this shape and takes so many numbers as an action."""
 
+    def say_range(self, data: Dataset) -> None:
+        """A sentence if the data, whose box nobody named, look as if they were in the world's own units."""
+
     def draws(self) -> Mapping[str, Draw]:
         """What `rollout` needs."""
         return {}
@@ -48,8 +53,9 @@ class Task:
         """Returns, lengths and successes of episodes, as arrays of the framework that acts."""
         raise NotImplementedError
 
-    def play(self, act: Act) -> dict[str, np.ndarray]:
-        """The same on the host."""
+    def play(self, act: Act, box: Any = None) -> dict[str, np.ndarray]:
+        """The same on the host. With a box, (low, high), actions are those of the data, from low to high; otherwise
+        they lie in [-1, 1], which stands for the world's own range."""
         raise NotImplementedError
 
     def places(self) -> np.ndarray | None:
@@ -177,21 +183,39 @@ class GymnasiumTask(Task):
             raise TwinaxError(f"'{self.name}' has actions of {box}; these agents act in a box of real numbers")
         _require_same(f"'{self.name}'", (*place, channels * self.frame_stack), box.shape[0], observation, actions)
 
-    def play(self, act: Act) -> dict[str, np.ndarray]:
+    def say_range(self, data: Dataset) -> None:
+        from twinax.offline._gymnasium import make
+
+        world = make(self.name, self.settings)
+        box = world.action_space
+        world.close()
+        if (np.abs([box.low, box.high]) >= 1).any():  # then data in its units would have been refused
+            return
+        low, high = data.action_range()
+        if ((low >= box.low - OUTSIDE) & (high <= box.high + OUTSIDE)).all():
+            say(
+                data.source,
+                f"actions are from {low.min():g} to {high.max():g}, and '{self.name}' takes {box.low.min():g} to "
+                f"{box.high.max():g}; if they are in its own units, name the box by low and high (in a run data.low "
+                "and data.high), or 1 will stand for its largest action",
+            )
+
+    def play(self, act: Act, box: Any = None) -> dict[str, np.ndarray]:
         require("gymnasium", "offline", "evaluating in Gymnasium environments")
-        from twinax.offline._gymnasium import make, scaled_to_box
+        from twinax.offline._gymnasium import clipped_to_box, make, scaled_to_box
 
         copies = min(self.copies, self.episodes)
         worlds = [make(self.name, self.settings) for _ in range(copies)]
         quota = [self.episodes // copies + (k < self.episodes % copies) for k in range(copies)]
-        box = worlds[0].action_space
+        own = worlds[0].action_space
         found: list[tuple[float, int, float]] = []
         seen = [[world.reset(seed=self.seed + k)[0]] * self.frame_stack for k, world in enumerate(worlds)]
         total, length, done = np.zeros(copies), np.zeros(copies, int), np.zeros(copies, int)
         try:
             while len(found) < self.episodes:
                 states = np.stack([np.concatenate(frames, -1) for frames in seen])
-                actions = scaled_to_box(np.asarray(act(states.astype(np.float32))), box)
+                actions = np.asarray(act(states.astype(np.float32)))
+                actions = scaled_to_box(actions, own) if box is None else clipped_to_box(actions, own)
                 for k, world in enumerate(worlds):
                     if done[k] == quota[k]:
                         continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from twinax import Optimizer
 from twinax.conf._mirror import mirror, restore
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import CHOSEN, Root, at_least
+from twinax.conf.experiments._offline_published import HINTS, KEY_ALIASES, PUBLISHED, STATES, published_presets
 from twinax.conf.limits import check_memory
 from twinax.envs import PointMaze
 from twinax.errors import TwinaxError, UnknownName
@@ -45,8 +45,15 @@ class DataSection:
     """Data on which the losses are shown at each evaluation."""
     format: str | None = None
     """Format of the files; null looks at them."""
+    low: Any = None
+    """Smallest action of the files' box, a number or a list; actions are scaled to [-1, 1] (null: what the file says,
+    or -1)."""
+    high: Any = None
+    """Largest action of that box; evaluations act in the box, too (null: what the file says, or 1)."""
     rows: int | None = None
-    """Rows that are used, from the beginning; null takes all."""
+    """Rows that are used of `file`, from the beginning; null takes all."""
+    finetune_rows: int | None = None
+    """Rows that are used of the labelled data; null takes as many as `rows`."""
     mapped: bool | None = None
     """Whether observations and actions stay on the disk; null: if they take more than half of the free memory."""
     normalise: str = "normal"
@@ -97,6 +104,8 @@ class PhasesSection:
 
     pretrain: int = 2_000
     """Steps of pretraining; the others of trainer.steps are finetuning."""
+    finetune: int | None = None
+    """Steps of finetuning, in place of trainer.steps, which becomes the sum of both (null: trainer.steps counts)."""
     pretrained: str | None = None
     """A run whose checkpoint takes the place of pretraining."""
 
@@ -114,55 +123,33 @@ class OfflineRoot(Root):
         default_factory=lambda: mirror(Optimizer, leave_out=["rates", "clip_by"])(learning_rate=3e-4)
     )
 
+    def __post_init__(self):
+        # Written once: a run that is resumed is told trainer.steps only.
+        phases = self.phases
+        if phases.finetune is not None:
+            at_least(0, phases__finetune=phases.finetune)
+            self.trainer.steps, phases.finetune = phases.pretrain + phases.finetune, None
+
 
 @dataclass
 class PresetSection:
     """Which set of defaults this is."""
 
     name: str = "small"
-    """Chosen with preset=NAME: small (a few minutes on two cores) or paper (the published sizes)."""
+    """Chosen with preset=NAME: small (a few minutes on two cores), paper (the published sizes), or an agent and a
+    domain with their published settings, such as infom_cheetah or rebrac_visual_cube_single."""
 
-
-KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
-    "data": "data.file",
-    "pretraining_steps": "phases.pretrain",
-    "agent.lr": "optimizer.learning_rate",
-    "agent.batch_size": "trainer.batch_size",
-    "agent.tau": "agent.target_rate",
-    "agent.latent_dim": "agent.width",
-    "agent.value_layer_norm": "agent.value_norm",
-    "agent.actor_layer_norm": "agent.actor_norm",
-    "agent.num_flow_goals": "agent.goals",
-    "agent.num_flow_steps": "agent.flow_steps",
-    "agent.normalize_q_loss": "agent.normalise",
-    "agent.num_model_rollouts": "agent.rollouts",
-    "agent.num_model_rollout_steps": "agent.rollout_steps",
-    "obs_norm_type": "data.normalise",
-    "frame_stack": "data.frame_stack",
-    "p_aug": "data.augment",
-    "env_name": "task.env",
-    "eval_episodes": "task.episodes",
-}
-"""Names of the original agents' configurations, to the names here."""
-
-HINTS = {
-    "agent.actor_hidden_dims": "all networks have the same layers: agent.hidden=[512,512]",
-    "agent.value_hidden_dims": "all networks have the same layers: agent.hidden=[512,512]",
-}
 
 SMALL = {
     "agent": {"hidden": [128, 128]},
     "trainer": {"batch_size": 256, "steps": 12_000, "chunk": 200},
 }
-PAPER = {
-    "trainer": {"batch_size": 256, "steps": 1_500_000, "chunk": 100, "evaluate_every": 50_000},
-    "phases": {"pretrain": 1_000_000},
-}
 
 
 def build_problem(config: OfflineRoot):
     """The problem of a configuration."""
-    at_least(1, data__rows=config.data.rows, task__episodes=config.task.episodes, task__copies=config.task.copies)
+    at_least(1, data__rows=config.data.rows, data__finetune_rows=config.data.finetune_rows)
+    at_least(1, task__episodes=config.task.episodes, task__copies=config.task.copies)
     at_least(0, phases__pretrain=config.phases.pretrain)
     at_least(1, data__frame_stack=config.data.frame_stack)
     if config.data.normalise not in KINDS:
@@ -190,7 +177,7 @@ def build_problem(config: OfflineRoot):
             )
     validation = None
     if config.data.validation is not None:
-        validation = in_task(config, read(config, config.data.validation)).normalised(statistics).placed()
+        validation = in_task(config, read(config, config.data.validation, None)).normalised(statistics).placed()
     check_sizes(config, raw, sizes)
     return problem(
         agent,
@@ -225,13 +212,18 @@ def make_task(config: OfflineRoot) -> Task | None:
 def rows(config: OfflineRoot) -> tuple[Dataset, Dataset | None]:
     """Pretraining data, and those of the task if there are rewards; not yet normalised."""
     data = config.data
+    few = data.rows if data.finetune_rows is None else data.finetune_rows
     if data.file is not None:
-        first = read(config, data.file)
+        first = read(config, data.file, data.rows)
     elif config.task.name == "maze":
         first = collect_maze(make_maze(config), data.trajectories, data.steps, data.walk, data.noise, data.seed)
     else:
         raise TwinaxError("there are no data: give a file with data=FILE, or task=maze to collect walks in it")
-    labelled = in_task(config, first if data.finetune is None else read(config, data.finetune))
+    if data.finetune is not None:
+        second = read(config, data.finetune, few)
+    else:
+        second = first if few is None or few >= first.rows else first.first(few)
+    labelled = in_task(config, second)
     return first, None if labelled.rewards is None else labelled
 
 
@@ -247,10 +239,10 @@ def in_task(config: OfflineRoot, data: Dataset) -> Dataset:
     return label_maze(data, make_maze(config), config.task.goal, config.task.positive)
 
 
-def read(config: OfflineRoot, path: str) -> Dataset:
+def read(config: OfflineRoot, path: str, rows: int | None) -> Dataset:
     """A file, or its first rows."""
-    found = read_dataset(Path(path), config.data.format, config.data.mapped)
-    rows = config.data.rows
+    box = {name: side for name in ("low", "high") if (side := getattr(config.data, name)) is not None}
+    found = read_dataset(Path(path), config.data.format, config.data.mapped, **box)
     return found if rows is None or rows >= found.rows else found.first(rows)
 
 
@@ -281,7 +273,11 @@ EXPERIMENT = Experiment(
     summary="agents that learn from data: pretraining without rewards, then finetuning with them",
     schema=OfflineRoot,
     groups={
-        "agent": Group(default="iql", choices={name: mirror(kind, name=name)() for name, kind in AGENTS.items()}),
+        "agent": Group(
+            default="iql",
+            choices={name: mirror(kind, name=name)() for name, kind in AGENTS.items()},
+            aliases={f"agents/{name}.py": name for name in PUBLISHED},
+        ),
         "task": Group(
             default="maze",
             choices={name: TaskSection(name) for name in ("maze", "gymnasium", "none")},
@@ -290,12 +286,13 @@ EXPERIMENT = Experiment(
             default="small",
             choices={
                 "small": Preset({"preset": PresetSection(), **SMALL}),
-                "paper": Preset({"preset": PresetSection("paper"), **PAPER}),
+                "paper": Preset({"preset": PresetSection("paper"), **STATES}),
+                **published_presets(PresetSection),
             },
         ),
     },
     build=build_problem,
-    key_aliases=KEY_ALIASES,
+    key_aliases={"data": "data.file", **KEY_ALIASES},
     hints=HINTS,
     named_by=("agent", "task"),
 )

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 from twinax import ops
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Loss, Nets, Sizes, guided, spread
+from twinax.offline._agent import Agent, Loss, Nets, Sizes, acted, guided, sampled_actions, spread
 from twinax.offline._encoders import make_encoder
 from twinax.offline._losses import aggregate, euler, expectile, scaled, standard_normal_kl
-from twinax.offline._networks import Actor, Encoded, Intention, Value
+from twinax.offline._networks import STDS, Actor, Encoded, Intention, Value
 from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.reward import reward
 from twinax.problem import Terms
@@ -46,8 +46,11 @@ class InFOM(Agent):
     """Whether the actor's objective is divided by its mean size."""
     latents: str = "prior"
     """Of a critic's target: prior, or encoding (of the next state and action)."""
+    std: str = "one"
+    """The actor's standard deviation: one, free or state."""
 
     name: ClassVar[str] = "infom"
+    flax_names: ClassVar[dict[str, str]] = {"field": "critic_vf", "intention": "intention_encoder"}
     valued_by: ClassVar[str] = "critic"
     reads_nothing: ClassVar[tuple[str, ...]] = ("field", "reward")
     needs: ClassVar[tuple[str, ...]] = ("next_actions", "range")
@@ -63,6 +66,7 @@ class InFOM(Agent):
         super().__post_init__()
         self.known("aggregation", ("min", "mean"))
         self.known("latents", ("prior", "encoding"))
+        self.known("std", STDS)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
@@ -72,7 +76,7 @@ class InFOM(Agent):
             "critic": critic,
             "field": Encoded(make_encoder(self.encoder, rng, sizes.shape), field, 0) if self.encoder else field,
             "intention": Intention.init(rng, d + a, self.hidden, self.width),
-            "actor": Actor.init(rng, d, self.hidden, a, norm=self.actor_norm),
+            "actor": Actor.init(rng, d, self.hidden, a, std=self.std, norm=self.actor_norm),
             "reward": Value.init(rng, d, self.hidden),
         }
 
@@ -94,6 +98,7 @@ class InFOM(Agent):
         if phase == "finetune":
             found["goals"] = Draw((self.goals, rows, d), "normal")
             found["prior"] = Draw((rows, self.width), "normal")
+            found |= sampled_actions(self.std, sizes, "action")
         return found
 
     def flow(self, field: Any, noise: Any, batch, states: Any, actions: Any, z: Any) -> Any:
@@ -159,7 +164,7 @@ class InFOM(Agent):
     def actor(self, nets: Nets, batch, draws):
         s = batch["observations"]
         distribution = nets.online["actor"](s)
-        q = aggregate(nets.fixed["critic"](s, ops.clip(distribution.mode, -1, 1)), self.aggregation)
+        q = aggregate(nets.fixed["critic"](s, acted(distribution, draws, "action")), self.aggregation)
         return guided(q, scaled(q, self.normalise), distribution, batch, self.alpha)
 
 

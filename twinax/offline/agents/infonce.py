@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from twinax import ops
-from twinax.offline._agent import Agent, Loss, Nets, Sizes, guided
+from twinax.noise import Draw
+from twinax.offline._agent import Agent, Loss, Nets, Sizes, acted, guided, sampled_actions
 from twinax.offline._losses import aggregate, density_ratio, info_nce, off_diagonal, row_entropy, scaled
-from twinax.offline._networks import Actor, Bilinear, Value
+from twinax.offline._networks import STDS, Actor, Bilinear, Value
 from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.reward import reward
 from twinax.problem import Terms
@@ -27,6 +28,8 @@ class Contrastive(Agent):
     """Of the two representations."""
     normalise: bool = True
     """Whether the actor's objective is divided by its mean size."""
+    std: str = "one"
+    """The actor's standard deviation: one, free or state."""
 
     needs: ClassVar[tuple[str, ...]] = ("goals",)
     trained: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -34,13 +37,20 @@ class Contrastive(Agent):
         "finetune": ("critic", "reward", "actor"),
     }
 
+    def __post_init__(self):
+        super().__post_init__()
+        self.known("std", STDS)
+
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
         return {
             "critic": Bilinear.init(rng, d + a, d, self.hidden, self.width, norm=self.value_norm),
             "reward": Value.init(rng, d, self.hidden),
-            "actor": Actor.init(rng, d, self.hidden, a, norm=self.actor_norm),
+            "actor": Actor.init(rng, d, self.hidden, a, std=self.std, norm=self.actor_norm),
         }
+
+    def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
+        return sampled_actions(self.std, sizes, "action") if phase == "finetune" else {}
 
     def member_logits(self, logits: Any) -> Any:
         """One matrix of an ensemble's logits, for the actor."""
@@ -49,7 +59,7 @@ class Contrastive(Agent):
     def actor(self, nets: Nets, batch, draws):
         s, goals = batch["observations"], batch["actor_goals"]
         distribution = nets.online["actor"](s)
-        action = ops.clip(distribution.mode, -1, 1)
+        action = acted(distribution, draws, "action")
         logits = self.member_logits(nets.fixed["critic"](goals, s, action))
         q = density_ratio(logits) * nets.fixed["reward"](goals)
         return guided(q, scaled(q, self.normalise), distribution, batch, self.alpha)
@@ -102,11 +112,15 @@ class TDInfoNCE(Contrastive):
             return {"critic": self.contrast_of_data, "bc": cloning}
         return {"reward": reward, "critic": self.contrast_of_actor, "actor": self.actor}
 
+    def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
+        following = sampled_actions(self.std, sizes, "next_action") if phase == "finetune" else {}
+        return {**super().draws(phase, sizes), **following}
+
     def contrast_of_data(self, nets: Nets, batch, draws):
         return self.contrast(nets, batch, batch["next_actions"])
 
     def contrast_of_actor(self, nets: Nets, batch, draws):
-        return self.contrast(nets, batch, ops.clip(nets.fixed["actor"](batch["next_observations"]).mode, -1, 1))
+        return self.contrast(nets, batch, acted(nets.fixed["actor"](batch["next_observations"]), draws, "next_action"))
 
     def contrast(self, nets: Nets, batch, next_actions):
         s, a, then, goals = (batch[k] for k in ("observations", "actions", "next_observations", "value_goals"))

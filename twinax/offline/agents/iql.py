@@ -7,7 +7,18 @@ from typing import Any, ClassVar
 
 from twinax import ops
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, guided, latent_of, spread
+from twinax.offline._agent import (
+    Agent,
+    Loss,
+    Nets,
+    Sizes,
+    acted,
+    cloning_terms,
+    guided,
+    latent_of,
+    sampled_actions,
+    spread,
+)
 from twinax.offline._losses import advantage_weights, behaviour_cloning, scaled, td_loss, value_loss
 from twinax.offline._networks import STDS, Actor, Value
 from twinax.problem import Terms
@@ -53,8 +64,8 @@ class IQL(Agent):
         return {"value": self.value, "critic": self.critic, "actor": self.actor}
 
     def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
-        sampled = phase == "finetune" and self.extraction == "ddpgbc" and self.std != "one"
-        return {"actor": Draw((sizes.batch, sizes.action), "normal")} if sampled else {}
+        follows = phase == "finetune" and self.extraction == "ddpgbc"
+        return sampled_actions(self.std, sizes, "actor") if follows else {}
 
     def value(self, nets: Nets, batch, draws):
         s, a, z = batch["observations"], batch["actions"], latent_of(batch)
@@ -78,8 +89,7 @@ class IQL(Agent):
             loss = -ops.mean(advantage_weights(ops.min(q, 0) - v, self.alpha) * log_prob)
             shown = {"adv": ops.mean(ops.min(q, 0) - v), **cloning_terms(distribution, batch, -ops.mean(log_prob))}
             return loss, Terms({"actor_loss": loss}, shown)
-        action = distribution.sample(draws["actor"]) if "actor" in draws else distribution.mode
-        q = ops.min(nets.fixed["critic"](s, z, ops.clip(action, -1, 1)), 0)
+        q = ops.min(nets.fixed["critic"](s, z, acted(distribution, draws, "actor")), 0)
         return guided(q, scaled(q, True), distribution, batch, self.alpha)
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from twinax import ops
 from twinax.noise import Draw
-from twinax.offline._agent import Loss, Nets, Sizes, guided, spread
+from twinax.offline._agent import Loss, Nets, Sizes, acted, guided, sampled_actions, spread
 from twinax.offline._losses import aggregate, goal_value_loss, off_diagonal, on_sphere, scaled
 from twinax.offline._networks import Metric, Value
 from twinax.offline.agents.iql import IQL
@@ -34,6 +34,12 @@ class HILP(LatentIQL):
     """States are placed so that distance is time to reach; a latent is a direction, and its reward the way along it."""
 
     name: ClassVar[str] = "hilp"
+    flax_names: ClassVar[dict[str, str]] = {
+        "metric": "value",
+        "value": "skill_value",
+        "critic": "skill_critic",
+        "actor": "skill_actor",
+    }
     needs: ClassVar[tuple[str, ...]] = ("goals",)
     trained: ClassVar[dict[str, tuple[str, ...]]] = {
         "pretrain": ("metric", "value", "critic", "actor"),
@@ -105,6 +111,7 @@ class ForwardBackward(LatentIQL):
     """Whether the actor's objective is divided by its mean size while the representations are learned."""
 
     name: ClassVar[str] = "fb_repr"
+    flax_names: ClassVar[dict[str, str]] = {"forward": "forward_repr", "backward": "backward_repr"}
     trained: ClassVar[dict[str, tuple[str, ...]]] = {
         "pretrain": ("forward", "backward", "actor"),
         "finetune": ("value", "critic", "actor"),
@@ -136,7 +143,8 @@ class ForwardBackward(LatentIQL):
         if phase == "finetune":
             return super().draws(phase, sizes)
         rows = (sizes.batch,)
-        return {"latent": Draw((*rows, self.width), "normal"), "mix": Draw(rows), "order": Draw(rows)}
+        found = {"latent": Draw((*rows, self.width), "normal"), "mix": Draw(rows), "order": Draw(rows)}
+        return {**found, **sampled_actions(self.std, sizes, "next_action", "action")}
 
     def prepared(self, nets: Nets, batch, draws, phase):
         """Random points of the sphere as latents, or where states of the batch lie, in another order."""
@@ -151,7 +159,7 @@ class ForwardBackward(LatentIQL):
     def measure(self, nets: Nets, batch, draws):
         s, a, then = batch["observations"], batch["actions"], batch["next_observations"]
         z, n = batch["latents"], s.shape[0]
-        action = ops.clip(nets.fixed["actor"](then, z).mode, -1, 1)
+        action = acted(nets.fixed["actor"](then, z), draws, "next_action")
         ahead = nets.target["forward"](then, z, action)
         following = ops.einsum("eik,jk->eij", ahead, on_sphere(nets.target["backward"](then)))
         following = ops.stop_gradient(aggregate(following, self.aggregation))
@@ -170,7 +178,7 @@ class ForwardBackward(LatentIQL):
     def follow(self, nets: Nets, batch, draws):
         s, z = batch["observations"], batch["latents"]
         distribution = nets.online["actor"](s, z)
-        action = ops.clip(distribution.mode, -1, 1)
+        action = acted(distribution, draws, "action")
         q = ops.min(ops.sum(nets.fixed["forward"](s, z, action) * z[None], -1), 0)
         return guided(q, scaled(q, self.normalise), distribution, batch, self.alpha_repr)
 
