@@ -21,12 +21,15 @@ from runs_probe import ProbeProblem
 KILL = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import os, runs_probe
+import dataclasses, os, runs_probe
+import numpy as np
 from twinax.runs import checkpoint
-state = runs_probe.ProbeProblem().init(7)
-checkpoint.save(checkpoint.place(sys.argv[2], 1), state, {"step": 1})
+def save(step):
+    state = dataclasses.replace(runs_probe.ProbeProblem().init(7), step=np.array(step, np.int32))
+    checkpoint.save(checkpoint.place(sys.argv[2], step), state, {})
+save(1)
 runs_probe.kill_at(sys.argv[3], int(sys.argv[4]))
-checkpoint.save(checkpoint.place(sys.argv[2], int(sys.argv[5])), state, {"step": int(sys.argv[5])})
+save(int(sys.argv[5]))
 """
 
 
@@ -58,7 +61,7 @@ def test_everything_comes_back(tmp_path):
         assert loaded[name].shape == expected[name].shape
         np.testing.assert_array_equal(loaded[name], expected[name])
     np.testing.assert_array_equal(loaded["list"][1]["deep"], np.zeros(2))
-    assert meta["step"] == 3 and meta["config"] == {"lr": 0.1} and meta["format"] == 1
+    assert meta["step"] == 3 and meta["config"] == {"lr": 0.1} and meta["format"] == 2
     assert {"twinax", "jax", "torch", "numpy", "python"} <= meta["versions"].keys()
     assert meta["arrays"]["weight"] == {"shape": [3, 2], "dtype": "float64"}
     assert sorted(os.listdir(path)) == ["meta.json", "state.safetensors"]
@@ -66,7 +69,7 @@ def test_everything_comes_back(tmp_path):
 
 def test_a_state_comes_back(tmp_path):
     state = ProbeProblem().init(2**32 - 1)
-    path = checkpoint.save(tmp_path / "0000000009", state, {})
+    path = checkpoint.save(tmp_path / "0000000000", state, {})
     loaded, meta = checkpoint.load(path, ProbeProblem().init(0))
     assert int(loaded.seed) == 2**32 - 1 and loaded.targets is None and meta["step"] == 0
 
@@ -97,7 +100,7 @@ def test_kill_during_save(tmp_path, function, call, step):
     path = checkpoint.latest(tmp_path, refused=lambda sentence: pytest.fail(sentence))
     state, meta = checkpoint.load(path, like)
     assert int(state.seed) == 7 and meta["step"] in (1, step)
-    checkpoint.save(checkpoint.place(tmp_path, 5), state, {"step": 5})
+    checkpoint.save(checkpoint.place(tmp_path, meta["step"]), state, {})
     assert [name for name in os.listdir(tmp_path / "checkpoints") if name.startswith(".")] == []
 
 
@@ -151,7 +154,7 @@ def test_other_formats_and_descriptions_are_refused(tmp_path):
     path = save(tmp_path, 1)
     meta = json.loads((path / "meta.json").read_text())
     (path / "meta.json").write_text(json.dumps(meta | {"format": 99}))
-    with pytest.raises(TwinaxError, match="format 99, this twinax reads format 1"):
+    with pytest.raises(TwinaxError, match="format 99, this twinax reads format 2"):
         checkpoint.load(path, tree())
     (path / "meta.json").write_text("[]")
     with pytest.raises(TwinaxError, match="missing"):

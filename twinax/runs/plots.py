@@ -67,9 +67,10 @@ def draw(name: str, paint: Callable[[Any], None], size: tuple[float, float], plo
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=size, layout="constrained")
         paint(figure)
-        with files.writing("the figure", plots / f"{name}.png"):
+        with files.writing("the figure", plots / f"{name}.png", plots.parent):
             plots.mkdir(parents=True, exist_ok=True)
-            figure.savefig(plots / f"{name}.png", dpi=150, facecolor="white", metadata={"Software": None})
+            with files.replacing(plots / f"{name}.png") as temporary:
+                figure.savefig(temporary, format="png", dpi=150, facecolor="white", metadata={"Software": None})
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return _inline(buffer.getvalue(), name)
