@@ -47,8 +47,8 @@ def state_dict(tree: Any) -> dict[str, Any]:
     if not found:
         kind = f"{type(tree).__module__}.{type(tree).__qualname__}".removeprefix("builtins.")
         raise TwinaxError(
-            f"the {kind} has no arrays, so it has no weights; pass a network, a tree of arrays, a torch.nn.Module or its "
-            "state_dict()"
+            f"the {kind} has no arrays, so it has no weights; pass a network, a tree of arrays, a torch.nn.Module or "
+            "its state_dict()"
         )
     return found
 

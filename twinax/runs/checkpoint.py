@@ -6,8 +6,8 @@
                           what the log held by then, and a sum over all of this
 
 A checkpoint counts only if nothing in it was changed: both sums fit, and the step is the same in meta.json, in the
-state and in the directory's name. It is written beside its place under a name that starts with `.tmp-`, synced to the disk and
-renamed, so a killed save leaves the earlier checkpoints as they were. There is one writer per parent
+state and in the directory's name. It is written beside its place under a name that starts with `.tmp-`, synced to the
+disk and renamed, so a killed save leaves the earlier checkpoints as they were. There is one writer per parent
 directory: a run's lock sees to it.
 """
 

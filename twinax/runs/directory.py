@@ -135,7 +135,7 @@ class RunDirectory:
             )
         self.refuse_links()
         try:
-            config = yaml.load(self.config_text(), _without_aliases())  # noqa: S506 (a safe loader)
+            config = yaml.load(self.config_text(), _without_aliases())
         except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             raise TwinaxError(f"{self.config_path} cannot be read: {' '.join(str(error).split())}") from error
         if not isinstance(config, dict):

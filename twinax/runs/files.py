@@ -82,7 +82,7 @@ def writing(what: str, path: Path, root: Path | None = None, kept: str = "") -> 
 
 
 def readable(path: Path, root: Path) -> Path:
-    """`path`, if it is a file of the run `root`; a link out of it is refused, and pipes and devices are an `OSError`."""
+    """`path`, if it is a file of the run `root`; a link out of it is refused, pipes and devices are an `OSError`."""
     inside(root, path)
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))

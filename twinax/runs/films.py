@@ -42,7 +42,7 @@ def select(metrics: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def save(directory: Path, films: Mapping[str, np.ndarray], step: int) -> None:
-    """Write the films of an evaluation into films/ of a run as <name>-<step>.gif; nothing is written when there are none."""
+    """Write the films of an evaluation, if there are any, into films/ of a run as <name>-<step>.gif."""
     for name, frames in films.items():
         write_gif(files.inside(directory.parent, directory / f"{_file_name(name)}-{step:010d}.gif"), frames)
 

@@ -56,9 +56,10 @@ class Logger:
 
 @contextmanager
 def tensorboard_sink(directory: Path, first_step: int = 0) -> Iterator[Sink]:
-    """A sink that writes TensorBoard event files into a folder of the run; steps after `first_step` replace those of a killed run.
+    """A sink that writes TensorBoard event files into a folder of the run.
 
-    It uses the `tensorboard` package's own writer, so PyTorch is not needed.
+    Steps after `first_step` replace those of a killed run. It uses the `tensorboard` package's own writer, so PyTorch
+    is not needed.
     """
     require("tensorboard", "tensorboard", "logging to TensorBoard")
     import time
