@@ -278,9 +278,9 @@ def pipe_instead(chance, path, run):
 
 
 DAMAGES = [
-    flip, truncate, delete, append, double_line, delete_line, swap_lines, edit_number, odd_value, forge, swap_with_another,
-    from_another_run, swap_checkpoints, link_file_outside, link_folder_outside, plant_link, link_inside, folder_instead,
-    pipe_instead,
+    flip, truncate, delete, append, double_line, delete_line, swap_lines, edit_number, odd_value, forge,
+    swap_with_another, from_another_run, swap_checkpoints, link_file_outside, link_folder_outside, plant_link,
+    link_inside, folder_instead, pipe_instead,
 ]  # fmt: skip
 
 
@@ -335,10 +335,12 @@ def _check(home, truths, capfd, number):
     elif command == "eval":
         found = json.loads((run / "eval.json").read_text())["metrics"]
         assert found == truth.metrics or said, f"{told}: other metrics, unsaid"
-    elif place in SHOWN and damage not in (delete, link_inside) and not said:
+    else:
         page = (run / "report.html").read_text()
         assert "the user's own" not in page, told
-        assert page == truth.page, f"{told}: another report, unsaid"
+        # A summary whose sum was made again says what its forger wants, and what is absent is not shown.
+        told_so = said or damage in (delete, forge, link_inside)
+        assert place not in SHOWN or told_so or page == truth.page, f"{told}: another report, unsaid"
     return "said" if said else "true"
 
 

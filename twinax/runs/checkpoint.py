@@ -244,7 +244,7 @@ def _disk_error(error: Exception, path: Path) -> OSError:
 def _looks_complete(directory: Path) -> bool:
     try:
         return (directory / ARRAYS).stat().st_size == read_meta(directory)["bytes"]
-    except (BadCheckpoint, OSError):
+    except (BadCheckpoint, files.LeavesRun, OSError):
         return False
 
 

@@ -101,7 +101,7 @@ def curve(name: str, runs: Sequence[RunRecord], over: str = "steps") -> Callable
         values = np.concatenate([series.values.ravel() for _, series in found])
         whole = bool(np.all(values % 1 == 0))
         if not np.ptp(values):
-            space = 1.0 if whole else 0.1 * abs(float(values[0])) or 1.0
+            space = max(1.0, 1e-6 * abs(float(values[0]))) if whole else 0.1 * abs(float(values[0])) or 1.0
             axes.set_ylim(float(values[0]) - space, float(values[0]) + space)
         _plain_numbers(axes, whole)
 
@@ -238,7 +238,7 @@ def _frame(axes: Any, text: str, array: np.ndarray) -> None:
 
 def _flat(array: np.ndarray) -> np.ndarray:
     """The mean over a leading seed axis; a single row for a vector. What cannot be drawn is not a number."""
-    if array.dtype.kind not in "fiub":
+    if array.dtype.kind not in "fiub" or not array.size:
         return np.zeros((0, 0))
     array = np.array(array, dtype=float)
     array[~(np.abs(array) <= LARGEST)] = np.nan
