@@ -38,6 +38,8 @@ _BEGUN = {"config.yaml", "metrics.jsonl", "checkpoints", sources.FOLDER, sources
 _OWN = {"metrics.csv", "summary.json", "weights", "plots", "films", "tensorboard", "report.html", "eval.json"}
 _SUM = re.compile(r"# sha256 of the lines below: ([0-9a-f]{64})\n")
 _FIXED = ("experiment", "seed", "seeds")
+# Sections whose name is a setting like others; that of the rest says which world, agent or objective it is.
+_FREE = ("run", "optimizer")
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ class RunDirectory:
         kept = (checkpoint.newest_meta(self.path) or {}).get("config") or {}
         pairs = {name: (config.get(name), kept.get(name)) for name in _FIXED if name in kept}
         for name, section in kept.items():
-            if isinstance(section, dict) and "name" in section:
+            if isinstance(section, dict) and "name" in section and name not in _FREE:
                 here = config.get(name)
                 pairs[f"{name}.name"] = (here.get("name") if isinstance(here, dict) else None, section["name"])
         for name, (here, there) in pairs.items():
