@@ -89,6 +89,9 @@ def test_report_of_two_runs(twinax, trained):
     assert done.code == 0, done.err
     assert "both.html" in done.out
     assert "<html" in Path("both.html").read_text()[:400]
+    done = twinax("report", "one", "two")
+    assert done.code == 0 and "comparison.html" in done.out, done.err
+    assert Path("comparison.html").exists() and not Path("one/report.html").exists()
 
 
 def test_list_shows_choices_and_runs(twinax, trained):

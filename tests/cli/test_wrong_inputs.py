@@ -161,6 +161,11 @@ def only_checkpoint(run: Path) -> Path:
     return newest
 
 
+def unsealed(config: Path) -> str:
+    """A configuration without its sum: a person's own."""
+    return config.read_text().split("\n", 1)[1]
+
+
 def spoil(run: Path, how: str) -> None:
     """Damage a run in one way."""
     config, newest = run / "config.yaml", only_checkpoint(run)
@@ -175,15 +180,19 @@ def spoil(run: Path, how: str) -> None:
         case "config empty":
             config.write_text("")
         case "config of another version":
-            config.write_text(config.read_text() + "flux: 3\n")
+            config.write_text(unsealed(config) + "flux: 3\n")
         case "config without names":
             config.write_text("experiment: gflownet\n")
         case "config of another experiment":
             config.write_text("experiment: chess\n")
-        case "config of another size":
+        case "config edited":
             config.write_text(config.read_text().replace("side: 3", "side: 4"))
+        case "config of another size":
+            config.write_text(unsealed(config).replace("side: 3", "side: 4"))
         case "config with a wrong type":
-            config.write_text(config.read_text().replace("side: 3", "side: three"))
+            config.write_text(unsealed(config).replace("side: 3", "side: three"))
+        case "config of another seed":
+            config.write_text(unsealed(config).replace("seed: 0", "seed: 5"))
         case "arrays truncated":
             arrays.write_bytes(arrays.read_bytes()[:100])
         case "arrays edited":
@@ -207,8 +216,10 @@ DAMAGES = {
     "config empty": "not a configuration",
     "config of another version": "'flux'",
     "config without names": ".name",
-    "config of another experiment": "unknown experiment 'chess'",
+    "config of another experiment": "it has experiment=chess",
+    "config edited": "config.yaml was changed after it was written",
     "config of another size": "shape",
+    "config of another seed": "seed=5",
     "config with a wrong type": "'three'",
     "arrays truncated": "none of its 1 checkpoints is usable",
     "arrays edited": "none of its 1 checkpoints is usable",

@@ -81,3 +81,68 @@ def test_weights_that_do_not_fit_say_why(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(TwinaxError, match="cannot write the weights to .*file/net.safetensors"):
         bridge.save_weights(tmp_path / "file" / "net.safetensors", net)
+
+
+def torch_network(seed: int = 0) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
+
+
+def test_a_torch_module_has_weights(tmp_path):
+    module, other = torch_network(0), torch_network(1)
+    found = bridge.state_dict(module)
+    assert list(found) == list(module.state_dict()) and "1.running_mean" in found
+    assert found["0.weight"].data_ptr() == module[0].weight.data_ptr()
+    bridge.save_weights(tmp_path / "net.safetensors", module)
+    loaded = bridge.load_weights(tmp_path / "net.safetensors", like=other)
+    assert isinstance(loaded, torch.nn.Sequential) and loaded is not other
+    for name, value in module.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], value)
+    assert not torch.equal(other[0].weight, module[0].weight), "the one that it is like stays as it was"
+    assert loaded[0].weight.requires_grad
+    # In a tree, and as the mapping itself.
+    tree = {"policy": module, "log_z": np.zeros(1)}
+    assert list(bridge.state_dict(tree))[:2] == ["log_z", "policy.0.weight"]
+    both = bridge.load_state_dict({"policy": other, "log_z": np.ones(1)}, bridge.state_dict(tree))
+    assert torch.equal(both["policy"][2].bias, module[2].bias) and both["log_z"][0] == 0
+    assert torch.equal(bridge.load_state_dict(other, module)[0].bias, module[0].bias)
+    assert list(bridge.state_dict(module.state_dict())) == list(module.state_dict())
+    with pytest.raises(TwinaxError, match=r"missing .*'0.weight'"):
+        bridge.load_state_dict(module, bridge.state_dict(torch.nn.Linear(3, 4)))
+
+
+class Holder:
+    """Somebody's class that hides its arrays."""
+
+    weight = np.zeros(3)
+
+
+@pytest.mark.parametrize("nothing", [{}, None, torch.nn.Tanh(), 3.5, "net", [jnp.tanh], Holder(), {"net": Holder()}])
+def test_what_has_no_arrays_has_no_weights(nothing, tmp_path):
+    path = tmp_path / "net.safetensors"
+    for call in (
+        lambda: bridge.state_dict(nothing),
+        lambda: bridge.save_weights(path, nothing),
+        lambda: bridge.load_state_dict(nothing, {"weight": np.zeros(3)}),
+    ):
+        with pytest.raises(TwinaxError, match="has no arrays|neither an array nor a number"):
+            call()
+    assert not path.exists()
+
+
+def test_a_module_is_exchanged_by_its_state_dict(unchecked):
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4))
+    for exchange in (bridge.to_jax, bridge.to_numpy, bridge.to_torch):
+        with pytest.raises(TwinaxError, match=r"for a torch.nn.Module pass its state_dict\(\)"):
+            exchange(module)
+        assert sorted(exchange(bridge.state_dict(module))) == ["0.bias", "0.weight"]
+    with pytest.raises(TwinaxError, match="a mapping from names to arrays, not a Sequential"):
+        bridge.check_batch(module)
+    with pytest.raises(TwinaxError, match="a mapping from names to arrays, not a list"):
+        bridge.load_state_dict(module, [np.zeros(3)])
+
+
+def test_equal_weights_are_equal_files(tmp_path):
+    for k in range(8):
+        bridge.save_weights(tmp_path / f"{k}.safetensors", network(3))
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1

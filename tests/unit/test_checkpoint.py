@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from twinax.errors import TwinaxError
-from twinax.runs import checkpoint
+from twinax.runs import checkpoint, sealed
 
 sys.path.insert(0, str(Path(__file__).parent))
 from runs_probe import ProbeProblem
@@ -21,12 +21,15 @@ from runs_probe import ProbeProblem
 KILL = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import os, runs_probe
+import dataclasses, os, runs_probe
+import numpy as np
 from twinax.runs import checkpoint
-state = runs_probe.ProbeProblem().init(7)
-checkpoint.save(checkpoint.place(sys.argv[2], 1), state, {"step": 1})
+def save(step):
+    state = dataclasses.replace(runs_probe.ProbeProblem().init(7), step=np.array(step, np.int32))
+    checkpoint.save(checkpoint.place(sys.argv[2], step), state, {})
+save(1)
 runs_probe.kill_at(sys.argv[3], int(sys.argv[4]))
-checkpoint.save(checkpoint.place(sys.argv[2], int(sys.argv[5])), state, {"step": int(sys.argv[5])})
+save(int(sys.argv[5]))
 """
 
 
@@ -58,7 +61,7 @@ def test_everything_comes_back(tmp_path):
         assert loaded[name].shape == expected[name].shape
         np.testing.assert_array_equal(loaded[name], expected[name])
     np.testing.assert_array_equal(loaded["list"][1]["deep"], np.zeros(2))
-    assert meta["step"] == 3 and meta["config"] == {"lr": 0.1} and meta["format"] == 1
+    assert meta["step"] == 3 and meta["config"] == {"lr": 0.1} and meta["format"] == 2
     assert {"twinax", "jax", "torch", "numpy", "python"} <= meta["versions"].keys()
     assert meta["arrays"]["weight"] == {"shape": [3, 2], "dtype": "float64"}
     assert sorted(os.listdir(path)) == ["meta.json", "state.safetensors"]
@@ -66,7 +69,7 @@ def test_everything_comes_back(tmp_path):
 
 def test_a_state_comes_back(tmp_path):
     state = ProbeProblem().init(2**32 - 1)
-    path = checkpoint.save(tmp_path / "0000000009", state, {})
+    path = checkpoint.save(tmp_path / "0000000000", state, {})
     loaded, meta = checkpoint.load(path, ProbeProblem().init(0))
     assert int(loaded.seed) == 2**32 - 1 and loaded.targets is None and meta["step"] == 0
 
@@ -97,7 +100,7 @@ def test_kill_during_save(tmp_path, function, call, step):
     path = checkpoint.latest(tmp_path, refused=lambda sentence: pytest.fail(sentence))
     state, meta = checkpoint.load(path, like)
     assert int(state.seed) == 7 and meta["step"] in (1, step)
-    checkpoint.save(checkpoint.place(tmp_path, 5), state, {"step": 5})
+    checkpoint.save(checkpoint.place(tmp_path, meta["step"]), state, {})
     assert [name for name in os.listdir(tmp_path / "checkpoints") if name.startswith(".")] == []
 
 
@@ -151,7 +154,7 @@ def test_other_formats_and_descriptions_are_refused(tmp_path):
     path = save(tmp_path, 1)
     meta = json.loads((path / "meta.json").read_text())
     (path / "meta.json").write_text(json.dumps(meta | {"format": 99}))
-    with pytest.raises(TwinaxError, match="format 99, this twinax reads format 1"):
+    with pytest.raises(TwinaxError, match="format 99, this twinax reads format 2"):
         checkpoint.load(path, tree())
     (path / "meta.json").write_text("[]")
     with pytest.raises(TwinaxError, match="missing"):
@@ -217,3 +220,87 @@ def test_set_aside_no_longer_counts(tmp_path):
     checkpoint.set_aside(save(tmp_path, 2))
     assert checkpoint.steps(tmp_path) == [1]
     assert (tmp_path / "checkpoints" / "0000000002.refused").is_dir()
+
+
+def edit_meta(path, change, forged=False):
+    """Change the values of a meta.json, with or without a sum that fits."""
+    meta = json.loads((path / "meta.json").read_text())
+    change(meta)
+    if forged:
+        del meta["sum"]
+        meta["sum"] = sealed.digest(meta)
+    (path / "meta.json").write_text(json.dumps(meta))
+
+
+def state_of(step):
+    import dataclasses
+
+    return dataclasses.replace(ProbeProblem().init(0), step=np.array(step, np.int32))
+
+
+PLAN = {"steps": 9, "seed": 0}
+TRAINED = {"plan": PLAN, "seconds": 1.5, "window": {"sum": 1.0, "count": 2}, "command": "x", "config": {"seed": 0}}
+
+
+@pytest.mark.parametrize("name", ["step", "seconds", "plan", "versions", "arrays", "window"])
+def test_an_edited_description_is_refused_and_the_checkpoint_before_is_used(tmp_path, name):
+    for step in (80, 90):
+        checkpoint.save(checkpoint.place(tmp_path, step), state_of(step), TRAINED)
+    edit_meta(checkpoint.place(tmp_path, 90), lambda meta: meta.update({name: 80}))
+    refused = []
+    assert checkpoint.latest(tmp_path, refused.append) == checkpoint.place(tmp_path, 80)
+    assert len(refused) == 1 and "0000000090/meta.json" in refused[0] and "was changed" in refused[0]
+
+
+def test_the_step_is_one_in_name_description_and_state(tmp_path):
+    for step in (80, 90):
+        checkpoint.save(checkpoint.place(tmp_path, step), state_of(step), TRAINED)
+    edit_meta(checkpoint.place(tmp_path, 90), lambda meta: meta.update(step=80), forged=True)
+    with pytest.raises(TwinaxError, match="says step 80, but its directory is that of step 90"):
+        checkpoint.verify(checkpoint.place(tmp_path, 90))
+    checkpoint.place(tmp_path, 90).rename(checkpoint.place(tmp_path, 85))
+    edit_meta(checkpoint.place(tmp_path, 85), lambda meta: meta.update(step=85), forged=True)
+    with pytest.raises(TwinaxError, match="says step 85, but the state in state.safetensors is of step 90"):
+        checkpoint.verify(checkpoint.place(tmp_path, 85))
+    assert checkpoint.latest(tmp_path, lambda _: None) == checkpoint.place(tmp_path, 80)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("step", "90"), ("step", -1), ("step", 2**40), ("step", None), ("step", True), ("step", [90]), ("step", 90.0),
+        ("bytes", "many"), ("sha256", 5), ("seconds", "long"), ("seconds", -1.0), ("seconds", [1.0]),
+        ("window", 5), ("window", {"sum": "x", "count": 1}), ("window", {"sum": 1.0}), ("window", []),
+        ("log", 3), ("log", {"rows": -1}), ("plan", "all"), ("plan", {"steps": "9"}), ("plan", {"steps": -9}),
+        ("plan", {"steps": 9, "mode": {"a": 1}}), ("plan", {"steps": 9, "dtype": "int8"}), ("config", 3),
+        ("command", {"a": 1}), ("format", {"a": 1}),
+    ],
+)  # fmt: skip
+def test_odd_values_in_a_description_that_sums_up_are_refused_too(tmp_path, name, value):
+    for step in (80, 90):
+        checkpoint.save(checkpoint.place(tmp_path, step), state_of(step), TRAINED)
+    edit_meta(checkpoint.place(tmp_path, 90), lambda meta: meta.update({name: value}), forged=True)
+    refused = []
+    assert checkpoint.latest(tmp_path, refused.append) == checkpoint.place(tmp_path, 80)
+    assert len(refused) == 1 and "0000000090/meta.json" in refused[0]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"step": NaN}', '{"step": 1e999}', "[" * 100_000, '{"a": 1, "a": 2}', '{"a": "\\ud800"}']
+)
+def test_descriptions_that_nobody_writes(tmp_path, text):
+    (save(tmp_path, 1) / "meta.json").write_text(text)
+    with pytest.raises(TwinaxError, match="is not valid JSON"):
+        checkpoint.read_meta(checkpoint.place(tmp_path, 1))
+
+
+def test_names_of_directories_that_are_none_of_ours_do_not_count(tmp_path):
+    save(tmp_path, 1)
+    for name in ("5", "00000000000007", "\u0663"):
+        (tmp_path / "checkpoints" / name).mkdir()
+    assert checkpoint.steps(tmp_path) == [1]
+
+
+def test_the_same_arrays_are_the_same_file(tmp_path):
+    one, other = (save(tmp_path / name, 1) / "state.safetensors" for name in "ab")
+    assert one.read_bytes() == other.read_bytes()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from twinax.errors import TwinaxError
-from twinax.runs import files, metrics, pictures
+from twinax.runs import checkpoint, files, metrics, pictures
 from twinax.runs.directory import RunDirectory
 from twinax.runs.plain import dumps, plain
 
@@ -198,3 +198,129 @@ def test_plain_values():
         "a": [1, "red", "x", None, True],
     }
     assert dumps(float("-inf")) == "null"
+
+
+def lines(*steps):
+    return [json.dumps({"step": step, "loss": 1 / step, "seconds": float(step)}) + "\n" for step in steps]
+
+
+DAMAGED = {
+    "1 damaged": lambda rows: [*rows[:3], '{"step": 4, "lo\n', *rows[4:]],
+    "1 doubled": lambda rows: [*rows[:3], rows[2], *rows[3:]],
+    "1 out of order": lambda rows: [*rows[:3], rows[4], rows[3], *rows[5:]],
+    "2 missing": lambda rows: [*rows[:3], *rows[5:]],
+    "2 damaged and 1 missing": lambda rows: [*rows[:3], "{}\n", "\n", *rows[6:]],
+    "1 too many": lambda rows: [*rows[:3], '{"step": 0}\n', *rows[3:]],
+    "values were changed": lambda rows: [*rows[:3], rows[3].replace("0.25", "0.52"), *rows[4:]],
+    "10 missing": lambda rows: [],
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_a_damaged_log_is_said_and_the_old_one_kept(tmp_path, what):
+    path, rows = tmp_path / "metrics.jsonl", lines(*range(1, 11))
+    file = metrics.MetricsFile(path)
+    file.write([json.loads(row) for row in rows])
+    account = file.account()
+    file.close()
+    assert metrics.read(path, account, 10) == metrics.trim(path, 10, account) == [json.loads(row) for row in rows]
+    path.write_text("".join(DAMAGED[what](rows)) + '{"step": 11, "loss": 1.0}\n{"ste')
+    told = []
+    found = metrics.read(path, account, 10, told.append)
+    assert len(told) == 1 and what in told[0] and "rows left are used" in told[0]
+    steps = [row["step"] for row in found]
+    assert steps == sorted(set(steps)) and steps[-1] == 11
+    old = path.read_text()
+    kept = metrics.trim(path, 10, account, told.append)
+    assert kept == found[:-1] and what in told[1] and "the old file is metrics.jsonl.damaged" in told[1]
+    assert (tmp_path / "metrics.jsonl.damaged").read_text() == old
+    assert metrics.read(path) == kept  # and no warning
+    if kept == [json.loads(row) for row in rows]:
+        assert metrics.read(path, account, 10) == kept  # doubled and out of order: nothing was lost
+        return
+    with pytest.warns(UserWarning, match="is not as the run wrote it"):
+        metrics.read(path, account, 10)
+    metrics.trim(path, 10, account, told.append)
+    assert (tmp_path / "metrics.jsonl.damaged-2").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"step": true}', '{"step": -1}', '{"step": 1e3}', '{"step": 99999999999}', '{"step": 4, "loss": NaN}', "[4]",
+     '{"step": 4, "seconds": "long"}', '{"step": 4, "loss": 1e999}', '{"step": 4, "step": 5}', "[" * 9999],
+)  # fmt: skip
+def test_lines_that_no_run_writes_are_damaged(tmp_path, line):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join([*lines(1, 2), line + "\n", *lines(7)]))
+    told = []
+    assert [row["step"] for row in metrics.read(path, tell=told.append)] == [1, 2, 7] and "1 damaged" in told[0]
+
+
+def test_a_changed_configuration_is_refused(tmp_path):
+    directory = RunDirectory(tmp_path)
+    directory.write_config({"seed": 1, "batch": 16})
+    text = directory.config_path.read_text()
+    directory.config_path.write_text(text.replace("16", "17"))
+    with pytest.raises(TwinaxError, match="config.yaml was changed after it was written.*delete its first line"):
+        directory.read_config()
+    directory.config_path.write_text(text.replace("16", "17").split("\n", 1)[1])
+    assert directory.read_config() == {"seed": 1, "batch": 17}
+
+
+@pytest.mark.parametrize(
+    "text", ["a: &a [*a]\n", "a: &a [1]\nb: [*a, *a]\n", "a: 2001-99-99\n", "[" * 9999, "? [1]\n: 2\n"]
+)
+def test_odd_configurations_are_sentences(tmp_path, text):
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(TwinaxError, match="config.yaml (cannot be read|holds a)"):
+        RunDirectory(tmp_path).read_config()
+
+
+def test_the_configuration_of_another_run_is_refused(tmp_path):
+    directory = RunDirectory(tmp_path)
+    directory.write_config({"seed": 1, "env": {"name": "grid", "side": 3}, "run": {"name": "a"}})
+    checkpoint.save(
+        checkpoint.place(tmp_path, 1), {"weight": np.ones(1)}, {"step": 1, "config": directory.read_config()}
+    )
+    directory.write_config({"seed": 1, "env": {"name": "grid", "side": 3}, "run": {"name": "b"}})
+    assert directory.read_config()["run"]["name"] == "b"  # what a resumed run may change
+    directory.write_config({"seed": 2, "env": {"name": "grid", "side": 3}})
+    with pytest.raises(TwinaxError, match="has seed=2, the newest checkpoint was trained with seed=1"):
+        directory.read_config()
+    directory.write_config({"seed": 1, "env": {"name": "sequence"}})
+    with pytest.raises(TwinaxError, match="has env.name=sequence, .* with env.name=grid"):
+        directory.read_config()
+
+
+def test_a_changed_summary_is_refused(tmp_path):
+    directory = RunDirectory(tmp_path)
+    directory.write_summary({"loss": 1.0, "seeds": 1})
+    directory.summary_path.write_text(directory.summary_path.read_text().replace("1.0", "0.1"))
+    with pytest.raises(TwinaxError, match="summary.json cannot be read: it was changed after it was written"):
+        directory.read_summary()
+
+
+ODD = [
+    ("seeds", "two"), ("seeds", [2]), ("seeds", -1), ("steps", 1.5), ("problem", "grid"), ("versions", ["jax"]),
+    ("command", {"a": 1}), ("seconds", "long"), ("plan", 3), ("status", 4), ("threads", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), ODD)
+def test_odd_values_in_a_summary_are_sentences(tmp_path, name, value):
+    directory = RunDirectory(tmp_path)
+    directory.write_summary({name: value})
+    with pytest.raises(TwinaxError, match=f"summary.json has the {name} "):
+        directory.read_summary()
+
+
+def test_changed_pictures_are_refused(tmp_path):
+    path = tmp_path / "plots" / "pictures.safetensors"
+    for _ in range(5):
+        pictures.save(path, {"target": np.eye(3), "learned": np.eye(3).T}, step=7)
+        content = path.read_bytes()
+        pictures.save(path, {"learned": np.eye(3).T, "target": np.eye(3)}, step=7)
+        assert path.read_bytes() == content
+    path.write_bytes(content[:-1] + b"\1")
+    with pytest.raises(TwinaxError, match="it was changed after it was written"):
+        pictures.load(path)

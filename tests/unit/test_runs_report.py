@@ -14,7 +14,8 @@ import pytest
 
 from twinax import engines
 from twinax.errors import MissingExtra, TwinaxError
-from twinax.runs import curves, plots, proofs, tables, train, write_report
+from twinax.runs import RunDirectory, curves, pictures, plots, proofs, tables, train, write_report
+from twinax.runs.metrics import MetricsFile
 
 sys.path.insert(0, str(Path(__file__).parent))
 from runs_probe import ProbeEngine, ProbeProblem
@@ -28,12 +29,13 @@ class Reader(HTMLParser):
 
     def __init__(self, text: str):
         super().__init__()
-        self.open, self.ids, self.sources, self.words = [], [], [], []
+        self.open, self.ids, self.sources, self.words, self.tags = [], [], [], [], []
         self.feed(text)
         assert self.open == []
 
     def handle_starttag(self, tag, attrs):
         values = dict(attrs)
+        self.tags.append(set(values))
         self.ids += [values["id"]] if "id" in values else []
         self.sources += [values[name] for name in ("src", "href", "xlink:href") if values.get(name)]
         if tag not in VOID:
@@ -235,3 +237,127 @@ def test_unknown_json_is_still_shown():
         assert "&lt;x&gt;" in shown and ">3<" in shown
         Reader(shown)
     assert proofs.compare([1, 2]) == "<p>1.5 (1 to 2)</p>"
+
+
+def test_a_comparison_replaces_no_runs_own_report(trained, monkeypatch, tmp_path):
+    own = write_report(trained / "torch").read_bytes()
+    pictures = {path.name: path.read_bytes() for path in (trained / "torch" / "plots").iterdir()}
+    both = write_report([trained / "torch", trained / "jax"])
+    assert both == trained / "comparison.html" and "2 runs" in both.read_text()
+    assert (trained / "comparison-plots" / "loss.png").exists()
+    assert (trained / "torch" / "report.html").read_bytes() == own
+    assert {path.name: path.read_bytes() for path in (trained / "torch" / "plots").iterdir()} == pictures
+    # The same run twice is one run, by whatever name.
+    (trained / "again").symlink_to("torch")
+    assert write_report([trained / "torch", trained / "torch" / ".." / "torch"]) == trained / "torch" / "report.html"
+    assert "2 runs" not in write_report([trained / "torch", trained / "again"], trained / "x.html").read_text()
+    # Runs in different places: here.
+    (trained / "far").mkdir()
+    (trained / "jax").rename(trained / "far" / "jax")
+    (trained / "here").mkdir()
+    monkeypatch.chdir(trained / "here")
+    assert write_report([trained / "torch", trained / "far" / "jax"]) == Path("comparison.html")
+    assert (trained / "here" / "comparison.html").exists()
+
+
+EVIL = '"><script>alert(1)</script><svg onload=x> $\\frac{ \u2028 &amp;'
+
+
+def test_everything_from_files_is_escaped(tmp_path):
+    run = tmp_path / "<b>run"
+    train(ProbeProblem(), steps=20, evaluate_every=10, run_dir=run, progress=False, config={"env": {"name": EVIL}})
+    directory = RunDirectory(run)
+    summary = directory.read_summary()
+    odd = {EVIL: EVIL, "list": [EVIL], "status": EVIL, "mode": EVIL, "command": EVIL, "versions": {EVIL: EVIL}}
+    directory.write_summary({**summary, **odd, "problem": {EVIL: EVIL, "deep": {EVIL: [EVIL]}}, "loss": EVIL})
+    rows = [{**row, EVIL: row["step"], f"{EVIL}/2": [row["step"], 1.0]} for row in directory.read_metrics()]
+    directory.metrics_path.unlink()
+    file = MetricsFile(directory.metrics_path)
+    file.write(rows)
+    file.close()
+    pictures.save(directory.pictures_path, {"target": np.eye(3), EVIL: np.eye(3)}, 20)
+    (run / "films").mkdir()
+    (run / "films" / "<i onload=x>&-0000000020.gif").write_bytes(b"GIF89a;")
+    proof = {"rung": EVIL, "item": EVIL, "side": EVIL, "against": EVIL, "relative": EVIL, "ok": False, "note": EVIL}
+    (run / "parity.json").write_text(json.dumps({"ok": False, "dtype": EVIL, "rows": [proof], "hint": EVIL}))
+    speed = {"mode": EVIL, "median": EVIL, "profile": {EVIL: 1.0}}
+    (run / "compare.json").write_text(
+        json.dumps({"modes": [speed], "ratios": {EVIL: 2.0}, "problem": EVIL, "reason": EVIL})
+    )
+    text = write_report(run, warn=lambda sentence: None).read_text()
+    reader = Reader(text)
+    assert "<script" not in text and "<b>run" not in text and "<i " not in text.replace('<i class="chip"', "")
+    assert "onload" not in {name for tag in reader.tags for name in tag}
+    assert text.count("&lt;script&gt;") > 20
+
+
+ODD_JSON = {
+    "text": '"x"', "list": "[1, [2], {}]", "huge": '{"loss": 1e308, "kl": [1e308, 1e308]}', "nan": '{"loss": NaN}',
+    "deep": "[" * 400 + "]" * 400, "surrogate": '{"loss": "\\ud800"}', "twice": '{"a": 1, "a": 2}',
+    "seeds": '{"seeds": "x"}', "bytes": "\xff", "versions": '{"versions": [1]}', "long": '{"loss": ' + "9" * 5000 + "}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ODD_JSON)
+@pytest.mark.parametrize("name", ["summary.json", "parity.json", "compare.json", "metrics.jsonl", "config.yaml"])
+def test_odd_files_are_shown_or_refused_in_a_sentence(tmp_path, monkeypatch, name, how):
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", draw)
+    train(ProbeProblem(), steps=4, evaluate_every=2, run_dir=tmp_path, progress=False, config={"seed": 0})
+    content = ODD_JSON[how].encode("latin-1") + b"\n"
+    place = tmp_path / name
+    place.write_bytes(place.read_bytes() + content if name == "metrics.jsonl" else content)
+    told = []
+    try:
+        write_report(tmp_path, warn=told.append)
+    except TwinaxError as error:
+        assert name in str(error)
+    else:
+        assert name != "metrics.jsonl" or "1 damaged" in told[0]
+
+
+ROWS = [
+    {"loss": 1e300}, {"loss": 1e-320}, {"loss": [1.0]}, {"loss": {"a": 1}}, {"kl": True}, {"seconds": -1},
+    {"x": 10**19},
+    {"loss": "x"}, {"$\\frac{": 3.0}, {"a" * 500: 1.0}, {"total_variation": [[1.0]]}, {"loss_per_seed": [1.0, "x"]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ROWS, ids=lambda row: str(row)[:20])
+def test_odd_values_in_the_log_are_drawn_or_left_out(tmp_path, monkeypatch, odd):
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", draw)
+    train(ProbeProblem(), steps=4, evaluate_every=2, run_dir=tmp_path, progress=False)
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.writelines(json.dumps({"step": step, "loss": 1.0, "seconds": 1.0, **odd}) + "\n" for step in (5, 6, 7))
+    write_report(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"target": np.full((2, 2), np.nan)}, {"target": np.zeros((0, 3))}, {"target": np.ones((2, 2), np.complex64)},
+        {"target": np.array(3.0), "learned": np.array(3.0)},
+        {"target": np.ones((2, 2), bool), "learned": np.eye(2, dtype=bool)},
+        {"target": np.ones((1, 1, 1, 1))}, {"target": np.full((2, 2), 1e308), "learned": np.full((2, 2), -1e308)},
+        {f"map{k}": np.eye(2) for k in range(30)}, {"maze/walls": np.ones((3, 3))}, {"maze/walls": np.zeros(3)},
+        {"maze/walls": np.zeros((0, 3, 3)), "maze/paths": np.zeros(2)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_odd_pictures_are_drawn_or_left_out(tmp_path, monkeypatch, odd):
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", draw)
+    train(ProbeProblem(), steps=4, run_dir=tmp_path, progress=False)
+    pictures.save(tmp_path / "plots" / "pictures.safetensors", odd, 4)
+    write_report(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["films/greedy-0000000004.gif", "plots/episode-frames.png"])
+def test_half_a_film_is_not_shown(tmp_path, name):
+    train(ProbeProblem(), steps=4, run_dir=tmp_path, progress=False)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(b"GIF8")
+    with pytest.raises(TwinaxError, match="not a whole picture.*delete it"):
+        write_report(tmp_path)
+
+
+def draw(figure, target, **_):
+    target.write("<svg></svg>") if hasattr(target, "write") else Path(target).write_bytes(b"")

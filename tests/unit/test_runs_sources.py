@@ -44,7 +44,10 @@ def test_a_robot_is_copied_into_its_run(run, tmp_path, monkeypatch):
     # A run that goes on writes what it has read.
     moved.write_config(moved.read_config(), Biped(robot=robot).sources())
     assert moved.config_path.read_text() == kept
-    assert not list(moved.path.glob("sources.json"))
+    copy = moved.path / "sources" / "duck.xml"
+    copy.write_text(copy.read_text() + "<!-- other -->")
+    with pytest.raises(TwinaxError, match=r"sources/duck.xml is not the file that the run .* was trained with"):
+        moved.read_config()
 
 
 def test_a_robot_with_files_in_other_folders_is_remembered_by_its_sums(run, tmp_path, monkeypatch):

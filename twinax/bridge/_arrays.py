@@ -30,6 +30,12 @@ def is_tensor(leaf: Any) -> bool:
     return torch is not None and isinstance(leaf, torch.Tensor)
 
 
+def is_module(leaf: Any) -> bool:
+    """Whether this is a `torch.nn.Module`; does not import PyTorch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(leaf, torch.nn.Module)
+
+
 def is_function(leaf: Any) -> bool:
     """Whether this is code, such as an activation function kept in a module: it belongs to both frameworks."""
     return callable(leaf) and hasattr(leaf, "__name__") and not isinstance(leaf, type)

@@ -31,6 +31,8 @@ def check_batch(batch: Mapping[str, Any], needs: Collection[str] = ()) -> None:
     Traceback (most recent call last):
     twinax.errors.TwinaxError: the batch has no 'valid': pass a boolean array (time, batch), True at each step taken
     """
+    if not isinstance(batch, Mapping):
+        raise TwinaxError(f"a batch is a mapping from names to arrays, not a {type(batch).__name__}")
     arrays = {name: host_array(name, value) for name, value in batch.items() if value is not None}
     valid = _check_valid(arrays)
     _check_reward(arrays, valid.shape)

@@ -1,4 +1,4 @@
-"""Write report.html with curves, metrics and pictures of one run, or of several side by side."""
+"""Write report.html with curves, metrics and pictures of one run, or comparison.html of several side by side."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from pathlib import Path
 
 from twinax.cli import _console
 
-HELP = "make report.html of one run or several"
+HELP = "make report.html of one run, or comparison.html of several"
+_PLACES = (
+    "where the report goes (default: report.html in the run; of several runs comparison.html in the directory that "
+    "holds them all, or in the current one)"
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories")
-    parser.add_argument("--out", metavar="FILE", help="where the report goes (default: report.html in the run)")
+    parser.add_argument("--out", metavar="FILE", help=_PLACES)
 
 
 def run(found: Namespace) -> int:

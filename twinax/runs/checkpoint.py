@@ -2,20 +2,20 @@
 
     <step:010d>/
       state.safetensors   every array, by its dotted name
-      meta.json           format, step, config, versions, the hash of state.safetensors, names and shapes
+      meta.json           format, step, plan, config, versions, the hash of state.safetensors, names and shapes,
+                          what the log held by then, and a sum over all of this
 
-A checkpoint is written beside its place under a name that starts with `.tmp-`, synced to the disk and
-renamed, so a killed save leaves the earlier checkpoints as they were. There is one writer per parent
+A checkpoint counts only if nothing in it was changed: both sums fit, and the step is the same in meta.json, in the
+state and in the directory's name. It is written beside its place under a name that starts with `.tmp-`, synced to the
+disk and renamed, so a killed save leaves the earlier checkpoints as they were. There is one writer per parent
 directory: a run's lock sees to it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
-import shutil
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,19 +25,14 @@ import numpy as np
 
 from twinax import tree
 from twinax.errors import TwinaxError
-from twinax.runs import files, plain
+from twinax.runs import files, sealed
+from twinax.runs.meta import FORMAT, META, BadCheckpoint, read_meta, run_of
 from twinax.runs.versions import versions
 
-FORMAT = 1
 ARRAYS = "state.safetensors"
-META = "meta.json"
 _KEPT = "the earlier checkpoints are intact"
 
 S = TypeVar("S")
-
-
-class BadCheckpoint(TwinaxError):
-    """A checkpoint that is truncated, edited, incomplete or not for this problem."""
 
 
 def place(run_dir: Path | str, step: int) -> Path:
@@ -58,7 +53,7 @@ def save(directory: Path | str, state: Any, meta: Mapping[str, Any]) -> Path:
     directory = Path(directory)
     arrays = _arrays(state)
     described = {"step": int(np.max(getattr(state, "step", 0))), **meta}
-    with files.writing("the checkpoint", directory, kept=_KEPT):
+    with files.writing("the checkpoint", directory, run_of(directory), kept=_KEPT):
         files.replace_directory(directory, lambda temporary: _write(temporary, arrays, described))
     return directory
 
@@ -79,7 +74,7 @@ def load(directory: Path | str, like: S, part: bool = False) -> tuple[S, dict[st
             found = set(file.keys())
             _compare_names(path, found & wanted.keys() if part else found, wanted)
             loaded = {name: np.asarray(file.get_tensor(name)) for name in wanted}
-    except SafetensorError as error:
+    except (SafetensorError, TypeError, ValueError) as error:
         raise BadCheckpoint(f"{path} cannot be read ({error}); use an earlier checkpoint") from error
     for name, array in loaded.items():
         if array.shape != wanted[name].shape:
@@ -97,10 +92,11 @@ def load(directory: Path | str, like: S, part: bool = False) -> tuple[S, dict[st
 
 def verify(directory: Path | str) -> dict[str, Any]:
     """meta.json of a checkpoint whose files are whole and unedited; otherwise `BadCheckpoint` by name."""
+    directory = Path(directory)
     meta = read_meta(directory)
-    path = Path(directory) / ARRAYS
+    path = directory / ARRAYS
     try:
-        size = path.stat().st_size
+        size = files.readable(path, run_of(directory)).stat().st_size
         if size != meta["bytes"]:
             raise BadCheckpoint(f"{path} has {size} bytes instead of {meta['bytes']}: it is truncated or was edited")
         with open(path, "rb") as file:
@@ -110,28 +106,24 @@ def verify(directory: Path | str) -> dict[str, Any]:
     if digest != meta["sha256"]:
         raise BadCheckpoint(
             f"{path} was changed after it was saved: its sha256 is {digest[:12]}..., "
-            f"{META} says {str(meta['sha256'])[:12]}..."
+            f"{META} says {meta['sha256'][:12]}..."
         )
-    return meta
-
-
-def read_meta(directory: Path | str) -> dict[str, Any]:
-    """meta.json of a checkpoint, checked for its format but not against the arrays."""
-    path = Path(directory) / META
-    try:
-        meta = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadCheckpoint(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise BadCheckpoint(f"{path} is not valid JSON: it is truncated or was edited") from error
-    if not isinstance(meta, dict) or not {"format", "step", "bytes", "sha256"} <= meta.keys():
-        raise BadCheckpoint(f"{path} is not a checkpoint's description: format, step, bytes or sha256 is missing")
-    if meta["format"] != FORMAT:
+    stored = _stored_step(path)
+    if stored not in (None, meta["step"]):
         raise BadCheckpoint(
-            f"{path} has checkpoint format {meta['format']}, this twinax reads format {FORMAT}; "
-            "use the version of twinax that wrote it (see 'versions' in that file)"
+            f"{directory / META} says step {meta['step']}, but the state in {ARRAYS} is of step {stored}"
         )
     return meta
+
+
+def newest_meta(run_dir: Path | str) -> dict[str, Any] | None:
+    """The description of the newest checkpoint that has a whole one; its arrays are not looked at."""
+    for step in steps(run_dir)[::-1]:
+        try:
+            return read_meta(place(run_dir, step))
+        except (BadCheckpoint, files.LeavesRun):
+            continue
+    return None
 
 
 def steps(run_dir: Path | str) -> list[int]:
@@ -139,7 +131,8 @@ def steps(run_dir: Path | str) -> list[int]:
     parent = Path(run_dir) / "checkpoints"
     if not parent.is_dir():
         return []
-    return sorted(int(entry.name) for entry in parent.iterdir() if entry.name.isdecimal() and entry.is_dir())
+    names = [entry.name for entry in parent.iterdir() if entry.is_dir()]
+    return sorted(int(name) for name in names if name.isdecimal() and place(run_dir, int(name)).name == name)
 
 
 def latest(run_dir: Path | str, refused: Callable[[str], None] | None = None) -> Path:
@@ -151,7 +144,7 @@ def latest(run_dir: Path | str, refused: Callable[[str], None] | None = None) ->
     run_dir = Path(run_dir)
     if not run_dir.is_dir():
         raise TwinaxError(f"there is no run directory {run_dir}; give the directory that a training wrote (run.dir)")
-    with files.writing("the directory", run_dir / "checkpoints"):
+    with files.writing("the directory", run_dir / "checkpoints", run_dir):
         files.restore_directories(run_dir / "checkpoints")
     refuse = refused or (lambda sentence: warnings.warn(sentence, stacklevel=3))
     newest_first = steps(run_dir)[::-1]
@@ -159,7 +152,7 @@ def latest(run_dir: Path | str, refused: Callable[[str], None] | None = None) ->
         path = place(run_dir, step)
         try:
             verify(path)
-        except BadCheckpoint as error:
+        except (BadCheckpoint, files.LeavesRun) as error:
             refuse(f"a checkpoint is refused: {error}")
         else:
             return path
@@ -171,8 +164,8 @@ def set_aside(directory: Path | str) -> None:
     """Rename a refused checkpoint to `<step>.refused`, so that it is kept but no longer counts."""
     directory = Path(directory)
     aside = directory.with_name(directory.name + ".refused")
-    with files.writing("the directory", directory.parent):
-        shutil.rmtree(aside, ignore_errors=True)
+    with files.writing("the directory", directory.parent, run_of(directory)):
+        files.remove(aside)
         os.replace(directory, aside)
 
 
@@ -186,8 +179,20 @@ def prune(run_dir: Path | str, keep: int) -> None:
         if kept < keep:
             kept += _looks_complete(path)
             continue
-        with files.writing("the directory", path.parent, kept=_KEPT):
+        with files.writing("the directory", path.parent, Path(run_dir), kept=_KEPT):
             files.remove_directory(path)
+
+
+def _stored_step(path: Path) -> int | None:
+    """The step in a state's arrays; None in those of another kind."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            array = np.asarray(file.get_tensor("step")) if "step" in file.keys() else np.zeros(0)
+    except (SafetensorError, TypeError, ValueError) as error:
+        raise BadCheckpoint(f"{path} cannot be read ({error}); use an earlier checkpoint") from error
+    return int(array.max()) if array.size and array.dtype.kind in "iu" else None
 
 
 def _arrays(state: Any) -> dict[str, np.ndarray]:
@@ -222,7 +227,7 @@ def _write(directory: Path, arrays: Mapping[str, np.ndarray], meta: Mapping[str,
         "bytes": path.stat().st_size,
         "arrays": {name: {"shape": array.shape, "dtype": array.dtype.name} for name, array in arrays.items()},
     }
-    files.write_synced(directory / META, plain.dumps(described, indent=1))
+    files.write_synced(directory / META, sealed.dumps(described, indent=1))
     # safetensors makes its file private to the user; a colleague may read what the umask allows.
     os.chmod(path, os.stat(directory / META).st_mode & 0o777)
 
@@ -239,7 +244,7 @@ def _disk_error(error: Exception, path: Path) -> OSError:
 def _looks_complete(directory: Path) -> bool:
     try:
         return (directory / ARRAYS).stat().st_size == read_meta(directory)["bytes"]
-    except (BadCheckpoint, OSError):
+    except (BadCheckpoint, files.LeavesRun, OSError):
         return False
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,13 @@ import numpy as np
 
 from twinax.errors import TwinaxError
 from twinax.interval import half_width
-from twinax.runs import films, metrics, pictures
+from twinax.runs import files, films, metrics, pictures, plain
 from twinax.runs.directory import RunDirectory
 from twinax.runs.films import Film
 
 _BOOKKEEPING = {"step", "seconds", "loss_mean", "loss_per_seed"}
+LARGEST = 1e150
+"""Of what is drawn: beyond it, and below its inverse, squares are no longer finite numbers."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class RunRecord:
     """The step of that evaluation."""
     films: list[Film]
     """The last film of each name."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences on what is not as the run wrote it."""
 
     def names(self) -> list[str]:
         """Numbers in the log, in the order of their appearance."""
@@ -77,19 +80,21 @@ class RunRecord:
         for row in self.rows:
             value = row.get(key)
             value = value if isinstance(value, list) else [value]
-            if all(isinstance(item, int | float) for item in value):
+            if all(isinstance(item, int | float) and abs(item) <= LARGEST for item in value):
                 points.append((row["step"], row.get("seconds") or 0.0, value))
         width = len(points[-1][2]) if points else 0
         points = [point for point in points if len(point[2]) == width]
         if not width:
             return None
         steps, seconds, values = zip(*points, strict=True)
-        return Series(np.array(steps), np.array(seconds), np.array(values, dtype=float))
+        found = np.array(values, dtype=float)
+        found[np.abs(found) < 1 / LARGEST] = 0.0
+        return Series(np.array(steps), np.array(seconds, dtype=float), found)
 
 
 def read_runs(paths: Sequence[Path]) -> list[RunRecord]:
     """The runs at these directories; a directory that only contains runs stands for them."""
-    found = list(dict.fromkeys(run for path in paths for run in _expand(path)))
+    found = list({run.resolve(): run for path in paths for run in _expand(path)}.values())
     if not found:
         raise TwinaxError(f"there is no run in {', '.join(map(str, paths)) or 'an empty list'}: no metrics.jsonl found")
     names = _distinct_names(found)
@@ -97,11 +102,11 @@ def read_runs(paths: Sequence[Path]) -> list[RunRecord]:
 
 
 def read_json(path: Path) -> Any:
-    """A small JSON file that another command wrote; None when it is absent."""
+    """A small JSON file that another command wrote into a run or beside several; None when it is absent."""
     if not path.is_file():
         return None
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return plain.loads(files.read_text(path, path.parent))
     except (OSError, ValueError) as error:
         raise TwinaxError(f"{path} cannot be read ({error}); delete it or write it again") from error
 
@@ -123,16 +128,9 @@ def _distinct_names(paths: Sequence[Path]) -> list[str]:
 
 
 def _read(path: Path, name: str) -> RunRecord:
-    directory = RunDirectory(path)
-    config = directory.config_path.read_text(encoding="utf-8") if directory.config_path.exists() else ""
+    directory, notes = RunDirectory(path), list[str]()
+    directory.refuse_links()
+    config = directory.config_text() if directory.config_path.exists() else ""
     images, step = pictures.load(directory.pictures_path)
-    return RunRecord(
-        name,
-        path,
-        directory.read_summary(),
-        directory.read_metrics(),
-        config,
-        images,
-        step,
-        films.newest(directory.films),
-    )
+    summary, rows = directory.read_summary(), directory.read_metrics(notes.append)
+    return RunRecord(name, path, summary, rows, config, images, step, films.newest(directory.films), notes)

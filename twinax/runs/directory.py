@@ -1,35 +1,45 @@
 """The run directory: where everything that a training leaves behind has its place.
 
-config.yaml         the whole configuration (absent when the run was started from Python without one)
-sources/            copies of files that it names, such as a robot's MJCF (or sources.json with their sums)
+config.yaml         the whole configuration (absent when the run was started from Python without one); its first line
+                    has a sum over the others
+sources/            copies of files that it names, such as a robot's MJCF; sources.json has their sums
 metrics.jsonl       one object per logged step
 metrics.csv         the same rows as a table, written when a training ends
-summary.json        final metrics, speed, versions, the command
+summary.json        final metrics, speed, versions, the command, and a sum over all of this
 checkpoints/        one directory per saved step
 weights/            the networks alone by PyTorch's names, as of the last checkpoint: one safetensors file for each
 plots/              pictures.safetensors of the last evaluation, figures of an episode, and PNG files of the report
 films/              <name>-<step>.gif (and .mp4), one per film and evaluation, when the problem has any
 tensorboard/        event files, when asked for
 report.html         written by `twinax report`
+
+A run may come from somebody else, or from a bad disk: what is read is checked, and no link that leads out of the
+run is followed (see `files`).
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from twinax.bridge import save_weights
+from twinax.bridge._weights import encode_weights
 from twinax.errors import TwinaxError
-from twinax.runs import checkpoint, files, lock, metrics, metrics_csv, plain, sources
+from twinax.runs import checkpoint, files, lock, metrics, metrics_csv, plain, sealed, sources, summary
 
 # Other commands may have left these in a directory before a training uses it.
 _FOREIGN = {"parity.json", "compare.json"}
 # What a training has written before its first checkpoint.
 _BEGUN = {"config.yaml", "metrics.jsonl", "checkpoints", sources.FOLDER, sources.SUMS}
+_OWN = {"metrics.csv", "summary.json", "weights", "plots", "films", "tensorboard", "report.html", "eval.json"}
+_SUM = re.compile(r"# sha256 of the lines below: ([0-9a-f]{64})\n")
+_FIXED = ("experiment", "seed", "seeds")
+# Sections whose name is a setting like others; that of the rest says which world, agent or objective it is.
+_FREE = ("run", "optimizer")
 
 
 @dataclass(frozen=True)
@@ -82,15 +92,14 @@ class RunDirectory:
         """
         if self.path.exists() and not self.path.is_dir():
             raise TwinaxError(f"run.dir {self.path} is a file, not a directory; choose another run.dir")
+        self.refuse_links()
         entries = self._entries()
         if checkpoint.steps(self.path) or "metrics.jsonl" in entries and self.metrics_path.stat().st_size:
             raise TwinaxError(
                 f"run.dir {self.path} already holds a training; continue it with `twinax resume {self.path}` "
                 "or choose a new run.dir"
             )
-        strangers = sorted(
-            entries - _FOREIGN - {"config.yaml", "metrics.jsonl", "checkpoints", sources.FOLDER, sources.SUMS}
-        )
+        strangers = sorted(entries - _FOREIGN - _BEGUN)
         if strangers:
             raise TwinaxError(
                 f"run.dir {self.path} is not empty (it has '{strangers[0]}', {len(strangers)} entries in all) "
@@ -105,7 +114,16 @@ class RunDirectory:
 
     def lock(self) -> AbstractContextManager[None]:
         """Hold the directory, so that two processes cannot train in it."""
+        self.refuse_links()
         return lock.locked(self.path)
+
+    def refuse_links(self) -> None:
+        """Raise if a link that leads out of the run stands where the run has, or would have, files of its own.
+
+        Every read and write refuses such a link by itself; this says so before hours of training.
+        """
+        own = _FOREIGN | _BEGUN | _OWN
+        files.refuse_links(self.path, lambda name: name in own or name.startswith("."))
 
     def read_config(self) -> dict[str, Any]:
         """config.yaml as plain data, files of the run's own by where they lie now."""
@@ -117,13 +135,46 @@ class RunDirectory:
                 f"the run {self.path} has no config.yaml: it was started from Python; "
                 f"continue it with twinax.resume({str(self.path)!r}, problem=...)"
             )
+        self.refuse_links()
         try:
-            config = yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+            config = yaml.load(self.config_text(), _without_aliases())
+        except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             raise TwinaxError(f"{self.config_path} cannot be read: {' '.join(str(error).split())}") from error
         if not isinstance(config, dict):
             raise TwinaxError(f"{self.config_path} holds a {type(config).__name__}, not a configuration")
+        self._refuse_another(config)
         return sources.found(self.path, config)
+
+    def config_text(self) -> str:
+        """config.yaml as it was written; a changed one is refused. One without a sum is a person's own."""
+        try:
+            text = files.read_text(self.config_path, self.path)
+        except (OSError, ValueError) as error:
+            raise TwinaxError(f"{self.config_path} cannot be read: {' '.join(str(error).split())}") from error
+        first = _SUM.match(text)
+        made = hashlib.sha256(text[first.end() :].encode("utf-8")).hexdigest() if first else ""
+        if first and first[1] != made:
+            raise TwinaxError(
+                f"{self.config_path} was changed after it was written: its sha256 is {made[:12]}..., its first line "
+                f"says {first[1][:12]}...; put it back and give settings as key=value after the command, or delete its "
+                "first line to take the file as it is"
+            )
+        return text[first.end() :] if first else text
+
+    def _refuse_another(self, config: Mapping[str, Any]) -> None:
+        """Raise if this is the configuration of another run: some things never change in one."""
+        kept = (checkpoint.newest_meta(self.path) or {}).get("config") or {}
+        pairs = {name: (config.get(name), kept.get(name)) for name in _FIXED if name in kept}
+        for name, section in kept.items():
+            if isinstance(section, dict) and "name" in section and name not in _FREE:
+                here = config.get(name)
+                pairs[f"{name}.name"] = (here.get("name") if isinstance(here, dict) else None, section["name"])
+        for name, (here, there) in pairs.items():
+            if here is not None and here != there:
+                raise TwinaxError(
+                    f"{self.config_path} is not the configuration of this run: it has {name}={here}, the newest "
+                    f"checkpoint was trained with {name}={there}; put the run's own file back"
+                )
 
     def write_config(self, config: Mapping[str, Any], given: Sequence[Path] = ()) -> None:
         """Write config.yaml whole, and keep the files that a person gave; it names the first of them."""
@@ -131,8 +182,9 @@ class RunDirectory:
 
         kept = sources.keep(self.path, container(config), given)
         text = yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
-        with files.writing("the configuration", self.config_path):
-            files.replace_file(self.config_path, text)
+        first = f"# sha256 of the lines below: {hashlib.sha256(text.encode('utf-8')).hexdigest()}\n"
+        with files.writing("the configuration", self.config_path, self.path):
+            files.replace_file(self.config_path, first + text)
 
     def read_summary(self) -> dict[str, Any]:
         """summary.json, or an empty dict before the first one was written."""
@@ -140,32 +192,39 @@ class RunDirectory:
             self.must_exist()
             return {}
         try:
-            summary = json.loads(self.summary_path.read_text(encoding="utf-8"))
+            found = sealed.loads(files.read_text(self.summary_path, self.path))
         except (OSError, ValueError) as error:
-            raise TwinaxError(f"{self.summary_path} cannot be read: {error}") from error
-        if not isinstance(summary, dict):
-            raise TwinaxError(f"{self.summary_path} holds a {type(summary).__name__}, not a summary")
-        return summary
+            raise TwinaxError(f"{self.summary_path} cannot be read: {error}; delete it to go on without it") from error
+        return summary.checked(found, self.summary_path)
 
-    def write_summary(self, summary: Mapping[str, Any]) -> None:
+    def write_summary(self, content: Mapping[str, Any]) -> None:
         """Write summary.json whole."""
-        with files.writing("the summary", self.summary_path, kept="the checkpoints are intact"):
-            files.replace_file(self.summary_path, plain.dumps(summary, indent=2) + "\n")
+        with files.writing("the summary", self.summary_path, self.path, kept="the checkpoints are intact"):
+            files.replace_file(self.summary_path, sealed.dumps(content, indent=2) + "\n")
 
-    def read_metrics(self) -> list[metrics.Row]:
-        """The rows of metrics.jsonl; none before the first was written."""
+    def read_metrics(self, tell: metrics.Tell | None = None) -> list[metrics.Row]:
+        """The rows of metrics.jsonl; none before the first was written.
+
+        `tell` gets a sentence if they are not those that the run wrote (default: a Python warning).
+        """
         self.must_exist()
-        return metrics.read(self.metrics_path) if self.metrics_path.exists() else []
+        meta = checkpoint.newest_meta(self.path) or {"step": 0}  # first: a run that goes on writes its log before
+        if not self.metrics_path.exists():
+            return []
+        return metrics.read(self.metrics_path, meta.get("log"), meta["step"], tell)
 
     def write_csv(self, rows: Sequence[metrics.Row]) -> None:
         """Write metrics.csv whole."""
-        with files.writing("the table", self.csv_path, kept="the checkpoints and metrics.jsonl are intact"):
+        with files.writing("the table", self.csv_path, self.path, kept="the checkpoints and metrics.jsonl are intact"):
             files.replace_file(self.csv_path, metrics_csv.text(rows))
 
     def write_weights(self, networks: Mapping[str, Any]) -> None:
         """Write each network to a file of its own."""
         for name, network in networks.items():
-            save_weights(self.weights / f"{name}.safetensors", network)
+            path = self.weights / f"{name}.safetensors"
+            with files.writing("the weights", path, self.path, kept="the checkpoints are intact"):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                files.replace_file(path, encode_weights(network))
 
     def must_exist(self) -> None:
         """Raise unless the directory is there."""
@@ -178,6 +237,19 @@ class RunDirectory:
         if not self.path.is_dir():
             return set()
         return {entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")}
+
+
+def _without_aliases() -> Any:
+    """YAML's safe loader, which builds no objects, without aliases: a few lines of them can stand for gigabytes."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("it has an alias, which a run never writes")
+            return super().compose_node(parent, index)
+
+    return Loader
 
 
 def container(config: Any) -> Any:

@@ -41,7 +41,7 @@ def save(directory: RunDirectory, episode: Episode, step: int, name: str = NAMES
     written, view = [], episode.view
     if view.frames is not None:
         time = round(1000 * view.frame_seconds)
-        film = directory.films / f"{name}-{step:010d}.gif"
+        film = files.inside(directory.path, directory.films / f"{name}-{step:010d}.gif")
         written.append(films.write_gif(film, view.frames, time))
         if shutil.which("ffmpeg"):
             written.append(films.write_mp4(film.with_suffix(".mp4"), view.frames, time))
@@ -78,11 +78,12 @@ def strip(episode: Episode) -> np.ndarray:
 
 
 def save_strip(path: Path, pixels: np.ndarray) -> Path:
-    """Write a picture as PNG, with few colours where few are enough."""
+    """Write a picture into plots/ of a run as PNG, with few colours where few are enough."""
     require("PIL", "plots", "a strip of frames")
     from PIL import Image
 
-    with files.writing("the frames", path, kept="the checkpoints are intact"):
+    with files.writing("the frames", path, path.parent.parent, kept="the checkpoints are intact"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+        with files.replacing(path) as temporary:
+            Image.fromarray(pixels).quantize(256, dither=Image.Dither.NONE).save(temporary, "PNG", optimize=True)
     return path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -43,9 +42,9 @@ def select(metrics: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def save(directory: Path, films: Mapping[str, np.ndarray], step: int) -> None:
-    """Write the films of an evaluation as <name>-<step>.gif; nothing is written when there are none."""
+    """Write the films of an evaluation, if there are any, into films/ of a run as <name>-<step>.gif."""
     for name, frames in films.items():
-        write_gif(directory / f"{_file_name(name)}-{step:010d}.gif", frames)
+        write_gif(files.inside(directory.parent, directory / f"{_file_name(name)}-{step:010d}.gif"), frames)
 
 
 def newest(directory: Path) -> list[Film]:
@@ -53,7 +52,7 @@ def newest(directory: Path) -> list[Film]:
     found: dict[str, Film] = {}
     for path in sorted(directory.glob("*-*.gif")):
         name, _, step = path.stem.rpartition("-")
-        if step.isdecimal() and not name.startswith("."):
+        if step.isdecimal() and len(step) <= 10 and not name.startswith("."):
             film = Film(name, int(step), path)
             found[name] = max(found.get(name, film), film, key=lambda one: one.step)
     return list(found.values())
@@ -147,14 +146,10 @@ def _reduce(rgb: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
     """A file beside `path` that takes its name when the block has filled it, and goes when the block fails."""
-    temporary = path.with_name(f".tmp-{path.name}")
     with files.writing("the film", path, kept="the checkpoints are intact"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with files.replacing(path) as temporary:
             yield temporary
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
 
 
 def _checked(frames: Any, milliseconds: int) -> np.ndarray:

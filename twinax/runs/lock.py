@@ -23,7 +23,7 @@ def locked(run_dir: Path) -> Iterator[None]:
     The lock belongs to the open file, so a killed process loses it and its file is taken over.
     """
     path = run_dir / NAME
-    with files.writing("the lock file", path):
+    with files.writing("the lock file", path, run_dir):
         descriptor = _acquire(path)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
@@ -36,7 +36,7 @@ def locked(run_dir: Path) -> Iterator[None]:
 
 def _acquire(path: Path) -> int:
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The holder before us may have deleted the file between our open and our lock.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from twinax.errors import require
+from twinax.runs import files
 from twinax.runs.metrics import MetricsFile, Row
 
 Sink = Callable[[Sequence[Row]], None]
@@ -44,6 +45,10 @@ class Logger:
         if self._file is not None:
             self._file.sync()
 
+    def account(self) -> dict[str, Any] | None:
+        """Rows, bytes and sum of the metrics file as it is now, for the checkpoint; None without one."""
+        return self._file.account() if self._file is not None else None
+
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
@@ -51,9 +56,10 @@ class Logger:
 
 @contextmanager
 def tensorboard_sink(directory: Path, first_step: int = 0) -> Iterator[Sink]:
-    """A sink that writes TensorBoard event files; steps after `first_step` replace those of a killed run.
+    """A sink that writes TensorBoard event files into a folder of the run.
 
-    It uses the `tensorboard` package's own writer, so PyTorch is not needed.
+    Steps after `first_step` replace those of a killed run. It uses the `tensorboard` package's own writer, so PyTorch
+    is not needed.
     """
     require("tensorboard", "tensorboard", "logging to TensorBoard")
     import time
@@ -63,7 +69,7 @@ def tensorboard_sink(directory: Path, first_step: int = 0) -> Iterator[Sink]:
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-    writer = EventFileWriter(str(directory))
+    writer = EventFileWriter(str(files.inside(directory.parent, directory)))
     if first_step:
         restart = SessionLog(status=SessionLog.SessionStatus.START)
         writer.add_event(Event(wall_time=time.time(), step=first_step + 1, session_log=restart))

@@ -16,8 +16,22 @@ BORDER = 0.6
 
 
 def in_pictures(images: Mapping[str, np.ndarray]) -> bool:
-    """Whether the pictures of an evaluation are those of a maze."""
-    return "maze/walls" in images
+    """Whether the pictures of an evaluation are those of a maze, with all that it takes to paint it."""
+    if "maze/walls" not in images or images["maze/walls"].ndim not in (2, 3):
+        return False
+    found = _first(images)
+    shapes = {name: array.shape for name, array in found.items()}
+    paths = shapes.get("paths", ())
+    return (
+        all(array.dtype.kind in "fiub" for array in found.values())
+        and bool(found["walls"].any())
+        and len(paths) == 3
+        and paths[2] == 2
+        and shapes.get("successes") == paths[:1]
+        and shapes.get("goal") == (3,)
+        and bool(np.isfinite(found["goal"]).all())
+        and len(shapes.get("values", (1, 1))) == 2
+    )
 
 
 def size(images: Mapping[str, np.ndarray]) -> tuple[float, float]:
@@ -71,7 +85,7 @@ def _first(images: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays of the maze without their prefix; of several seeds those of the first."""
     several = images["maze/walls"].ndim == 3
     found = {name.removeprefix("maze/"): array for name, array in images.items() if name.startswith("maze/")}
-    return {name: array[0] if several else array for name, array in found.items()}
+    return {name: array[0] if several and array.shape[:1] > (0,) else array for name, array in found.items()}
 
 
 def _walls(axes: Any, walls: np.ndarray) -> None:
@@ -102,6 +116,8 @@ def _paths(figure: Any, axes: Any, found: Mapping[str, np.ndarray]) -> None:
     for wanted, colour in ((True, REACHED), (False, MISSED)):
         for path in found["paths"][reached == wanted]:
             path = path[np.isfinite(path).all(1)]
+            if not len(path):
+                continue
             axes.plot(*path.T, color=colour, linewidth=1.1, alpha=0.75, solid_capstyle="round", zorder=2)
             axes.plot(*path[0], color=colour, marker="o", markersize=3.4, zorder=3)
             if not wanted:

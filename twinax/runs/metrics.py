@@ -1,16 +1,27 @@
-"""metrics.jsonl: one JSON object per logged step, in ascending steps."""
+"""metrics.jsonl: one JSON object per logged step, in ascending steps.
+
+Checkpoints keep how many rows it had by then and their sum, so that a log that was damaged or edited is noticed.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from twinax.errors import TwinaxError
 from twinax.runs import files, plain
 
 Row = dict[str, Any]
+Account = Mapping[str, Any]
+"""Of a log: rows, bytes, sha256."""
+Tell = Callable[[str], None]
+"""What gets a sentence for a person."""
 
 
 class MetricsFile:
@@ -18,15 +29,25 @@ class MetricsFile:
 
     def __init__(self, path: Path):
         self.path = path
-        with files.writing("the log", path):
-            self._file = open(path, "a", encoding="utf-8")
+        with files.writing("the log", path, path.parent):
+            self._file = files.open_to_append(path)
+            before = path.read_bytes()
+        self._rows, self._bytes, self._sum = before.count(b"\n"), len(before), hashlib.sha256(before)
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows and hand them to the operating system, so that a killed process loses none."""
-        text = "".join(plain.dumps(row) + "\n" for row in rows)
+        lines = [plain.dumps(row) + "\n" for row in rows]
+        text = "".join(lines)
         with files.writing("the log", self.path, kept="the checkpoints are intact"):
             self._file.write(text)
             self._file.flush()
+        content = text.encode("utf-8")
+        self._rows, self._bytes = self._rows + len(lines), self._bytes + len(content)
+        self._sum.update(content)
+
+    def account(self) -> dict[str, Any]:
+        """What the file holds by now."""
+        return {"rows": self._rows, "bytes": self._bytes, "sha256": self._sum.hexdigest()}
 
     def sync(self) -> None:
         """Wait until the rows are on the disk: a checkpoint must not be newer than its log."""
@@ -37,43 +58,120 @@ class MetricsFile:
         self._file.close()
 
 
-def read(path: Path | str) -> list[Row]:
-    """The rows of a metrics.jsonl; a half-written line of a running or killed training is left out."""
-    rows = []
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            row = _row(line)
-            if row is not None:
-                rows.append(row)
-    return rows
+@dataclass(frozen=True)
+class Log:
+    """What was found in a metrics.jsonl."""
+
+    rows: list[Row]
+    """Whole rows in ascending steps, each step once."""
+    text: str
+    """The lines that they stand on."""
+    trouble: str = ""
+    """How the file differs from what was written, in words; empty when it does not."""
 
 
-def trim(path: Path, step: int) -> list[Row]:
+def read(path: Path | str, account: Account | None = None, step: int = 0, tell: Tell | None = None) -> list[Row]:
+    """The rows of a metrics.jsonl; a half-written line of a running or killed training is left out.
+
+    `account` is what a checkpoint of that step said of it. If lines are damaged, doubled, out of order or missing,
+    `tell` gets a sentence that counts them (default: a Python warning).
+    """
+    path = Path(path)
+    log = _examine(_content(path), account, step)
+    if log.trouble:
+        (tell or _warn)(f"{path} is not as the run wrote it: {log.trouble}; the {len(log.rows)} rows left are used")
+    return log.rows
+
+
+def trim(path: Path, step: int, account: Account | None = None, tell: Tell | None = None) -> list[Row]:
     """Drop what was logged after `step`, and a half-written last line; the rows that stay.
 
-    A resumed training writes those steps again, so the file ends up as if nothing had been killed.
+    A resumed training writes those steps again, so the file ends up as if nothing had been killed. Of a file that was
+    damaged the good rows are kept and the file itself is put aside; `tell` gets a sentence.
     """
-    if not path.exists():
-        return []
-    with files.writing("the log", path):
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
-        kept, rows = [], []
-        for line in lines:
-            row = _row(line)
-            if row is not None and row["step"] <= step:
-                kept.append(line)
-                rows.append(row)
-        if len(kept) < len(lines):
-            files.replace_file(path, "".join(kept))
-    return rows
+    content = _content(path) if path.exists() else b""
+    if account is not None and _intact(content, account):
+        content, kept = content[: account["bytes"]], content
+        log = Log([json.loads(line) for line in content.decode("utf-8").splitlines()], content.decode("utf-8"))
+    else:
+        kept, log = content, _examine(content, account, step, until=step)
+    with files.writing("the log", path, path.parent):
+        if log.trouble:
+            aside = _free_name(path)
+            said = f"the {len(log.rows)} rows left are kept"
+            if path.exists():
+                os.replace(path, aside)
+                said += f", the old file is {aside.name}"
+            (tell or _warn)(f"{path} is not as the run wrote it: {log.trouble}; {said}")
+        if log.text.encode("utf-8") != kept or log.trouble:
+            files.replace_file(path, log.text)
+    return log.rows
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return files.read_bytes(path, path.parent)
+    except OSError as error:
+        raise TwinaxError(f"{path} cannot be read: {error.strerror or error}; delete it to go on without it") from error
+
+
+def _intact(content: bytes, account: Account) -> bool:
+    return hashlib.sha256(content[: account["bytes"]]).hexdigest() == account["sha256"]
+
+
+def _examine(content: bytes, account: Account | None, step: int, until: int | None = None) -> Log:
+    """The good rows, up to a step if one is given, and what is wrong with the others."""
+    counts = {"damaged": 0, "doubled": 0, "out of order": 0}
+    found: dict[int, tuple[Row, str]] = {}
+    largest = -1
+    *lines, _ = content.decode("utf-8", errors="replace").split("\n")  # what follows the last line end is half a line
+    for line in lines:
+        row = _row(line)
+        if row is None:
+            counts["damaged"] += 1
+        elif row["step"] in found:
+            counts["doubled"] += 1
+        else:
+            counts["out of order"] += row["step"] < largest
+            found[row["step"]], largest = (row, line), max(largest, row["step"])
+    told = []
+    if account is not None and not _intact(content, account):
+        # Lines that are broken are missing as rows too: they are counted once.
+        absent = account["rows"] - sum(one <= step for one in found) - counts["damaged"]
+        told += [f"{absent} missing"] if absent > 0 else [f"{-absent} too many"] if absent < 0 else []
+        told = told or ([] if any(counts.values()) else ["values were changed"])
+    told = [f"{count} {name}" for name, count in counts.items() if count] + told
+    rows = [found[one] for one in sorted(found) if until is None or one <= until]
+    trouble = "values were changed" if told == ["values were changed"] else f"lines are {_listed(told)}" if told else ""
+    return Log([row for row, _ in rows], "".join(line + "\n" for _, line in rows), trouble)
 
 
 def _row(line: str) -> Row | None:
-    """The object on a line; None unless the line is whole."""
-    if not line.endswith("\n"):
-        return None
+    """The object on a line; None unless the line is one that a run could have written."""
     try:
-        row = json.loads(line)
+        row = plain.loads(line)
     except ValueError:
         return None
-    return row if isinstance(row, dict) and isinstance(row.get("step"), int) else None
+    if not isinstance(row, dict) or not _is_number(row.get("step")) or not 0 <= row["step"] < 2**31:
+        return None
+    seconds = row.get("seconds")
+    return row if isinstance(row["step"], int) and (seconds is None or _is_number(seconds)) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _listed(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
+
+
+def _free_name(path: Path) -> Path:
+    number = 1
+    while os.path.lexists(aside := path.with_name(f"{path.name}.damaged{'' if number == 1 else f'-{number}'}")):
+        number += 1
+    return aside
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, stacklevel=3)

@@ -1,8 +1,11 @@
-"""Pictures of an evaluation: plots/pictures.safetensors, arrays by name (target, learned, ...) and their step."""
+"""Pictures of an evaluation: plots/pictures.safetensors, arrays by name (target, learned, ...) and their step.
+
+A sum over all of them is kept with them: what was changed is not shown.
+"""
 
 from __future__ import annotations
 
-import os
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,19 +24,14 @@ def select(metrics: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def save(path: Path, pictures: Mapping[str, np.ndarray], step: int) -> None:
-    """Replace the pictures of the evaluation before; nothing is written when there are none."""
-    from safetensors.numpy import save as to_bytes
+    """Replace the pictures of the evaluation before, in plots/ of a run; nothing is written when there are none."""
+    from twinax.bridge._safetensors import encode
 
     if not pictures:
         return
-    content = to_bytes(
-        {name: np.ascontiguousarray(array) for name, array in pictures.items()}, metadata={"step": str(step)}
-    )
-    temporary = path.with_name(f".tmp-{path.name}")
-    with files.writing("the pictures", path, kept="the checkpoints are intact"):
+    with files.writing("the pictures", path, path.parent.parent, kept="the checkpoints are intact"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
+        files.replace_file(path, encode(pictures, {"step": str(step), "sum": _digest(pictures, step)}))
 
 
 def load(path: Path) -> tuple[dict[str, np.ndarray], int]:
@@ -43,8 +41,20 @@ def load(path: Path) -> tuple[dict[str, np.ndarray], int]:
     if not path.exists():
         return {}, 0
     try:
-        with safe_open(path, framework="np") as file:
-            step = int((file.metadata() or {}).get("step", 0))
-            return {name: np.asarray(file.get_tensor(name)) for name in file.keys()}, step
-    except (SafetensorError, OSError, ValueError) as error:
+        with safe_open(files.readable(path, path.parent.parent), framework="np") as file:
+            metadata = file.metadata() or {}
+            step = int(metadata.get("step", 0))
+            pictures = {name: np.asarray(file.get_tensor(name)) for name in file.keys()}
+        if metadata.get("sum") != _digest(pictures, step):
+            raise ValueError("it was changed after it was written")
+    except (SafetensorError, OSError, TypeError, ValueError) as error:
         raise TwinaxError(f"{path} cannot be read ({error}); delete it to go on without pictures") from error
+    return pictures, step
+
+
+def _digest(pictures: Mapping[str, np.ndarray], step: int) -> str:
+    made = hashlib.sha256(str(step).encode())
+    for name, array in sorted(pictures.items()):
+        made.update(f"{name} {array.dtype} {array.shape} ".encode())
+        made.update(np.ascontiguousarray(array).tobytes())
+    return made.hexdigest()

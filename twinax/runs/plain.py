@@ -1,4 +1,4 @@
-"""Values as plain JSON: what metrics, summaries and checkpoint descriptions are written in."""
+"""Values as plain JSON: what metrics, summaries and checkpoint descriptions are written in, and read from."""
 
 from __future__ import annotations
 
@@ -41,3 +41,49 @@ def plain(value: Any) -> Any:
 def dumps(value: Any, indent: int | None = None) -> str:
     """Valid JSON of any value, by way of `plain`."""
     return json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=False)
+
+
+def loads(text: str) -> Any:
+    """The value of a JSON text, or a `ValueError` for anything that `dumps` could not have written.
+
+    Beside broken JSON that is a number that is not finite or has more than 64 bits, an object that has a key twice,
+    half of a surrogate pair, and values nested deeper than anything here is.
+
+    >>> loads('{"loss": NaN}')
+    Traceback (most recent call last):
+    ValueError: it holds NaN, which is not a number of JSON
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
+        _check(value)
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
+    return value
+
+
+_DEEPEST = 50
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"it holds {name}, which is not a number of JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it has the key '{next(name for name in names if names.count(name) > 1)}' twice")
+    return found
+
+
+def _check(value: Any, depth: int = 0) -> None:
+    if depth > _DEEPEST:
+        raise ValueError("its values are nested too deeply")
+    if isinstance(value, float) and not math.isfinite(value) or isinstance(value, int) and abs(value) >= 2**64:
+        raise ValueError("it holds a number that is too large")
+    if isinstance(value, str):
+        value.encode("utf-8")  # UnicodeEncodeError, a ValueError, for what no file can hold
+    for name in value if isinstance(value, dict) else ():
+        name.encode("utf-8")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check(item, depth + 1)

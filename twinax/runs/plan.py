@@ -54,6 +54,11 @@ class Plan:
             raise TwinaxError(f"steps is {self.steps}; steps are counted in 32 bits, so at most {2**31 - 1}")
         if self.seed + self.seeds > 2**32:
             raise TwinaxError(f"seed {self.seed} with {self.seeds} seeds goes beyond {2**32 - 1}; use a smaller seed")
+        for name in ("mode", "dtype", "noise"):
+            if not isinstance(getattr(self, name), str):
+                raise TwinaxError(f"{name} is {getattr(self, name)!r}; it must be a name")
+        if not isinstance(self.tensorboard, bool):
+            raise TwinaxError(f"tensorboard is {self.tensorboard!r}; it must be true or false")
         if self.dtype not in DTYPES:
             raise UnknownName("dtype", self.dtype, DTYPES)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from twinax.errors import require
 from twinax.runs import files
-from twinax.runs.curves import RunRecord, Series
+from twinax.runs.curves import LARGEST, RunRecord, Series
 from twinax.runs.glossary import title
 
 COLOURS = ("#3b82f6", "#f97316", "#10b981", "#a855f7", "#ef4444", "#ca9a04", "#06b6d4", "#ec4899")
@@ -31,6 +31,7 @@ _STACKED = (
     {"linewidth": 1.4, "linestyle": (0, (1, 2)), "alpha": 1.0},
 )
 _MOST_POINTS = 800
+_MOST_MAPS = 8
 BAND = "95 % confidence interval of the mean (Student's t)"
 """What the band around the line of several seeds is."""
 _STYLE: dict[Any, Any] = {
@@ -67,9 +68,10 @@ def draw(name: str, paint: Callable[[Any], None], size: tuple[float, float], plo
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=size, layout="constrained")
         paint(figure)
-        with files.writing("the figure", plots / f"{name}.png"):
+        with files.writing("the figure", plots / f"{name}.png", plots.parent):
             plots.mkdir(parents=True, exist_ok=True)
-            figure.savefig(plots / f"{name}.png", dpi=150, facecolor="white", metadata={"Software": None})
+            with files.replacing(plots / f"{name}.png") as temporary:
+                figure.savefig(temporary, format="png", dpi=150, facecolor="white", metadata={"Software": None})
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return _inline(buffer.getvalue(), name)
@@ -93,13 +95,13 @@ def curve(name: str, runs: Sequence[RunRecord], over: str = "steps") -> Callable
             axes.axhline(0, color=INK, alpha=0.4, linewidth=0.8)
         axes.grid(True)
         axes.set_xlabel("seconds of training" if over == "seconds" else "steps")
-        axes.set_title(title(name), loc="left", fontsize=11, fontweight="bold")
+        axes.set_title(title(name), loc="left", fontsize=11, fontweight="bold", parse_math=False)
         axes.margins(x=0.01)
         _seed_legend(figure, [(COLOURS[index % len(COLOURS)], series) for index, series in found])
         values = np.concatenate([series.values.ravel() for _, series in found])
         whole = bool(np.all(values % 1 == 0))
         if not np.ptp(values):
-            space = 1.0 if whole else 0.1 * abs(float(values[0])) or 1.0
+            space = max(1.0, 1e-6 * abs(float(values[0]))) if whole else 0.1 * abs(float(values[0])) or 1.0
             axes.set_ylim(float(values[0]) - space, float(values[0]) + space)
         _plain_numbers(axes, whole)
 
@@ -111,21 +113,22 @@ def heat_maps(images: Mapping[str, np.ndarray]) -> Callable[[Any], None] | None:
     maps = {name: _flat(array) for name, array in images.items()}
     order = [name for name in ("target", "learned", "sampled") if name in maps]
     order += sorted(set(maps) - set(order))
-    maps = {name: maps[name] for name in order if maps[name].ndim == 2 and maps[name].size}
+    maps = {name: maps[name] for name in order if maps[name].ndim == 2 and np.isfinite(maps[name]).any()}
+    maps = dict(list(maps.items())[:_MOST_MAPS])
     if not maps:
         return None
-    difference = maps["learned"] - maps["target"] if _comparable(maps) else None
+    difference = maps["learned"] - maps["target"] if comparable(maps) else None
 
     def paint(figure: Any) -> None:
         panels = figure.subplots(1, len(maps) + (difference is not None), squeeze=False)[0]
-        top = max(float(array.max()) for array in maps.values())
+        top = max(float(np.nanmax(array)) for array in maps.values())
         shown = None
         for axes, (name, array) in zip(panels, maps.items(), strict=False):
             shown = axes.imshow(array, origin="lower", cmap="viridis", vmin=0, vmax=top or 1, interpolation="none")
             _frame(axes, title(name), array)
         figure.colorbar(shown, ax=list(panels[: len(maps)]), shrink=0.75, pad=0.02)
         if difference is not None:
-            reach = float(np.abs(difference).max()) or 1.0
+            reach = float(np.abs(np.nan_to_num(difference)).max()) or 1.0
             shown = panels[-1].imshow(
                 difference, origin="lower", cmap="RdBu_r", vmin=-reach, vmax=reach, interpolation="none"
             )
@@ -137,7 +140,7 @@ def heat_maps(images: Mapping[str, np.ndarray]) -> Callable[[Any], None] | None:
 
 def picture_size(images: Mapping[str, np.ndarray]) -> tuple[float, float]:
     """Inches for `heat_maps`."""
-    return 2.6 * (len(images) + _comparable(images)) + 1.2, 2.7
+    return 2.6 * (min(len(images), _MOST_MAPS) + comparable(images)) + 1.2, 2.7
 
 
 def _line(
@@ -225,7 +228,7 @@ def _plain_numbers(axes: Any, whole: bool) -> None:
 
 
 def _frame(axes: Any, text: str, array: np.ndarray) -> None:
-    axes.set_title(text, loc="left", fontsize=10)
+    axes.set_title(text, loc="left", fontsize=10, parse_math=False)
     axes.set_xticks([0, array.shape[1] - 1])
     axes.set_yticks([0, array.shape[0] - 1] if array.shape[0] > 1 else [])
     axes.tick_params(length=0, labelsize=8)
@@ -234,13 +237,20 @@ def _frame(axes: Any, text: str, array: np.ndarray) -> None:
 
 
 def _flat(array: np.ndarray) -> np.ndarray:
-    """The mean over a leading seed axis; a single row for a vector."""
+    """The mean over a leading seed axis; a single row for a vector. What cannot be drawn is not a number."""
+    if array.dtype.kind not in "fiub" or not array.size:
+        return np.zeros((0, 0))
+    array = np.array(array, dtype=float)
+    array[~(np.abs(array) <= LARGEST)] = np.nan
     array = array.mean(axis=0) if array.ndim == 3 else array
     return array[None] if array.ndim == 1 else array
 
 
-def _comparable(images: Mapping[str, np.ndarray]) -> bool:
-    return "target" in images and "learned" in images and images["target"].shape == images["learned"].shape
+def comparable(images: Mapping[str, np.ndarray]) -> bool:
+    """Whether target and learned can be subtracted."""
+    both = [images[name] for name in ("target", "learned") if name in images]
+    shapes, kinds = {array.shape for array in both}, {array.dtype.kind for array in both}
+    return len(both) == 2 and len(shapes) == 1 and kinds <= set("fiu")
 
 
 def _inline(svg: str, name: str) -> str:

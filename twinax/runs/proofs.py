@@ -25,7 +25,9 @@ _SPEED = {
 def parity(result: Any) -> str:
     """The verdict, one line for each rung of the ladder and mode, and the first differences if there are any."""
     rows = result.get("rows") if isinstance(result, Mapping) else None
-    if not _records(rows, "rung", "item", "side", "against", "relative", "ok"):
+    if not _records(rows, "rung", "item", "side", "against", "relative", "ok") or not all(
+        isinstance(row[name], str) for row in rows for name in ("rung", "item", "side", "against")
+    ):
         return anything(result)
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -50,9 +52,10 @@ def parity(result: Any) -> str:
 def compare(result: Any) -> str:
     """Speed and phases of each mode; ratios only if the comparison gave them."""
     rows = result.get("modes") if isinstance(result, Mapping) else None
-    if not _records(rows, "mode"):
+    if not _records(rows, "mode") or not all(isinstance(row["mode"], str) for row in rows):
         return anything(result)
-    ratios = result.get("ratios") or {}
+    ratios = result.get("ratios")
+    ratios = {mode: one for mode, one in ratios.items() if is_number(one)} if isinstance(ratios, Mapping) else {}
     columns = [name for name in _SPEED if any(row.get(name) is not None for row in rows)]
     header = ["Mode", *(_SPEED[name] for name in columns), *(["Ratio"] if ratios else [])]
     cells = []
@@ -72,7 +75,7 @@ def compare(result: Any) -> str:
 
 
 def _phases(rows: Sequence[Mapping[str, Any]]) -> str:
-    profiles = [row.get("profile") or {} for row in rows]
+    profiles = [row["profile"] if isinstance(row.get("profile"), Mapping) else {} for row in rows]
     names = list(dict.fromkeys(name for profile in profiles for name in profile))
     if not names:
         return ""

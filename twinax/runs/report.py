@@ -1,9 +1,13 @@
-"""report.html: one file with everything a run, or several side by side, has to show."""
+"""report.html: one file with everything a run, or several side by side, has to show.
+
+What stands in the files of a run is text to be escaped and numbers to be checked, whoever wrote it.
+"""
 
 from __future__ import annotations
 
+import sys
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -24,38 +28,63 @@ _LARGEST_FILM = 5 * 10**6
 """Bytes of a film that still goes into the page, which has to stay one file that opens at once."""
 
 
-def write_report(run_dirs: Sequence[Path | str] | Path | str, out: Path | str | None = None) -> Path:
-    """Write report.html of the runs and return its path; figures also go to plots/ beside it as PNG.
+def write_report(
+    run_dirs: Sequence[Path | str] | Path | str,
+    out: Path | str | None = None,
+    warn: Callable[[str], None] | None = None,
+) -> Path:
+    """Write a report of the runs and return its path; figures also go to a folder beside it as PNG.
 
     A directory that only contains runs stands for all of them. parity.json and compare.json are shown when they
-    lie in a run or beside the report. Without `out` the report goes into the first directory.
+    lie in a run or beside the report. Without `out` one directory gets its own report.html, with figures in plots/;
+    several get comparison.html, with figures in comparison-plots/, in the directory that holds them all, or in the
+    current one when they lie in different places. `warn` gets a sentence for each log that is not as its run wrote it
+    (default: printed on standard error); the report says it too.
 
     >>> write_report(["runs/torch", "runs/jax"], "runs/report.html")        # doctest: +SKIP
     """
     require("matplotlib", "plots", "a report")
     paths = [Path(run_dirs)] if isinstance(run_dirs, Path | str) else [Path(path) for path in run_dirs]
     runs = read_runs(paths)
-    out = Path(out) if out is not None else paths[0] / "report.html"
+    out = Path(out) if out is not None else _place(paths)
+    figures = out.parent / ("plots" if out.name == "report.html" else f"{out.stem}-plots")
+    notes = [note for run in runs for note in run.notes]
+    for note in notes:
+        (warn or _warn)(note)
     shown_proofs = _proofs(
         [*paths, *(run.path for run in runs), out.parent]
     )  # first: reading can fail, drawing is slow
     chips = [_chip(index) for index in range(len(runs))] if len(runs) > 1 else [""]
     parts = [
         _head(runs),
+        section("What is not as it was written", "".join(f"<p>{escape(note)}</p>" for note in notes)),
         section("Summary", tables.summary(runs, chips)),
-        _curves(runs, chips, out.parent / "plots"),
-        _mazes(runs, out.parent / "plots"),
-        _pictures(runs, out.parent / "plots"),
+        _curves(runs, chips, figures),
+        _mazes(runs, figures),
+        _pictures(runs, figures),
         _films(runs),
         _episodes(runs),
         *shown_proofs,
         _settings(runs),
     ]
     heading = runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
-    with files.writing("the report", out):
+    with files.writing("the report", out, out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
-        files.replace_file(out, page(f"twinax: {heading}", "".join(parts)))
+        # A directory's name may hold bytes that are no text.
+        files.replace_file(out, page(f"twinax: {heading}", "".join(parts)).encode("utf-8", "replace"))
     return out
+
+
+def _place(paths: Sequence[Path]) -> Path:
+    """Where a report goes by itself: one directory has its own, and a comparison replaces none of them."""
+    places = {path.resolve() for path in paths}
+    if len(places) == 1:
+        return paths[0] / "report.html"
+    return (paths[0].parent if len({place.parent for place in places}) == 1 else Path()) / "comparison.html"
+
+
+def _warn(sentence: str) -> None:
+    print(f"warning: {sentence}", file=sys.stderr)
 
 
 def _head(runs: Sequence[RunRecord]) -> str:
@@ -136,19 +165,19 @@ def _pictures(runs: Sequence[RunRecord], directory: Path) -> str:
 
 def _films(runs: Sequence[RunRecord]) -> str:
     """The last film of each name, inside the page."""
-    figures = [_film(film, run.name) for run in runs for film in run.films]
+    figures = [_film(film, run) for run in runs for film in run.films]
     return section("Films", _grid(figures))
 
 
-def _film(film: Film, run: str) -> str:
-    caption = f"{run}: {title(film.name)}, step {film.step:,}"
+def _film(film: Film, run: RunRecord) -> str:
+    caption = f"{run.name}: {title(film.name)}, step {film.step:,}"
     try:
-        size = film.path.stat().st_size
+        size = files.readable(film.path, run.path).stat().st_size
         if size > _LARGEST_FILM:
             large = f"{caption} has {size / 1e6:.1f} MB, too much for this page: see films/{film.path.name} of the run"
             return f"<figure><figcaption>{escape(large)}</figcaption></figure>"
-        content = b64encode(film.path.read_bytes()).decode("ascii")
-    except OSError as error:
+        content = _encoded(film.path, run.path, b"GIF8", b";")
+    except (OSError, ValueError) as error:
         raise TwinaxError(f"{film.path} cannot be read ({error}); delete it to go on without that film") from error
     image = f'<img class="film" alt="{escape(caption)}" src="data:image/gif;base64,{content}">'
     return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
@@ -160,15 +189,26 @@ def _episodes(runs: Sequence[RunRecord]) -> str:
     for run in runs:
         for name, path in episodes.figures(run.path / "plots").items():
             caption = f"{run.name}: {name}"
-            content = b64encode(path.read_bytes()).decode("ascii")
+            try:
+                content = _encoded(path, run.path, b"\x89PNG\r\n", b"IEND\xaeB`\x82")
+            except (OSError, ValueError) as error:
+                raise TwinaxError(f"{path} cannot be read ({error}); delete it to go on without it") from error
             image = f'<img alt="{escape(caption)}" style="width:100%" src="data:image/png;base64,{content}">'
             figures.append(f'<figure class="wide">{image}<figcaption>{escape(caption)}</figcaption></figure>')
     return section("Episode", "".join(figures))
 
 
+def _encoded(path: Path, root: Path, first: bytes, last: bytes) -> str:
+    """A picture's bytes for a page, if they begin and end as those of its kind do."""
+    content = files.read_bytes(path, root)
+    if not content.startswith(first) or not content.endswith(last):
+        raise ValueError("it is not a whole picture")
+    return b64encode(content).decode("ascii")
+
+
 def _distance(run: RunRecord) -> str:
     target, learned = run.pictures.get("target"), run.pictures.get("learned")
-    if target is None or learned is None or target.shape != learned.shape:
+    if target is None or learned is None or not plots.comparable(run.pictures):
         return ""
     distances = 0.5 * np.abs(learned - target).reshape(*target.shape[:-2], -1).sum(axis=-1)
     return f": half the L1 distance of these two pictures is {float(np.mean(distances)):.4g}"
@@ -213,8 +253,9 @@ def _chip(index: int) -> str:
 
 
 def _file_name(name: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in name)
+    return "".join(letter if letter.isalnum() else "-" for letter in name[:60])
 
 
 def _short(value: Any) -> str:
-    return tables.number(float(np.mean(value)) if isinstance(value, list) else value)
+    numbers = isinstance(value, list) and value and all(map(tables.is_number, value))
+    return tables.number(float(np.mean(value)) if numbers else value)

@@ -154,6 +154,7 @@ class Session:
             "plan": self.plan.as_dict(),
             "seconds": self.seconds,
             "window": self.recorder.window,
+            "log": self.logger.account(),
             "parameters": self.engine.num_parameters,
             "command": self.command,
             "config": self.config,

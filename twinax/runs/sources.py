@@ -1,20 +1,19 @@
 """Files that a person gave a run, such as a robot's MJCF: copied into it, or remembered by their sums.
 
 sources/            copies; config.yaml names them by their place in the run
-sources.json        SHA-256 of files that stay where they are, because they do not lie in one folder
+sources.json        SHA-256 of the copies, or of files that stay where they are because they do not lie in one folder
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from twinax.errors import TwinaxError
-from twinax.runs import files
+from twinax.runs import files, plain
 
 FOLDER, SUMS = "sources", "sources.json"
 
@@ -28,18 +27,23 @@ def keep(run: Path, config: Any, sources: Sequence[Path]) -> Any:
     if not sources:
         return config
     first, folder = sources[0], run / FOLDER
+    copied = f"{FOLDER}/{first.name}"
+    if first.absolute().parent == folder.absolute():
+        return renamed(config, first, copied)  # a run that goes on
+    alike = len({source.absolute().parent for source in sources}) == 1
     with files.writing("the run's own copy of", first):
-        if first.absolute().parent == folder.absolute():
-            return renamed(config, first, f"{FOLDER}/{first.name}")  # a run that goes on
-        if len({source.absolute().parent for source in sources}) == 1:
+        content = {source: source.read_bytes() for source in sources}
+    if alike:
+        with files.writing("the folder", folder, run):
             folder.mkdir(exist_ok=True)
-            for source in sources:
-                shutil.copyfile(source, folder / source.name)
-            (run / SUMS).unlink(missing_ok=True)
-            return renamed(config, first, f"{FOLDER}/{first.name}")
-        sums = {str(source.absolute()): _digest(source) for source in sources}
+        for source, data in content.items():
+            with files.writing("the copy", folder / source.name, run):
+                files.replace_file(folder / source.name, data)
+    names = {source: f"{FOLDER}/{source.name}" if alike else str(source.absolute()) for source in sources}
+    sums = {names[source]: hashlib.sha256(data).hexdigest() for source, data in content.items()}
+    with files.writing("the sums", run / SUMS, run):
         files.replace_file(run / SUMS, json.dumps(sums, indent=2) + "\n")
-    return renamed(config, first, str(first.absolute()))
+    return renamed(config, first, copied if alike else str(first.absolute()))
 
 
 def found(run: Path, config: Any) -> Any:
@@ -47,7 +51,9 @@ def found(run: Path, config: Any) -> Any:
     _refuse_changes(run)
 
     def place(value: str) -> str:
-        return str(run / value) if value.startswith(f"{FOLDER}/") and (run / value).is_file() else value
+        if not value.startswith(f"{FOLDER}/") or not (run / value).is_file():
+            return value
+        return str(files.inside(run, run / value))
 
     return _changed(config, place)
 
@@ -74,17 +80,22 @@ def _refuse_changes(run: Path) -> None:
     if not place.exists():
         return
     try:
-        sums = dict(json.loads(place.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        sums = plain.loads(files.read_text(place, run))
+        if not isinstance(sums, dict) or not all(isinstance(one, str) for one in sums.values()):
+            raise ValueError("it holds no sums by name")
+    except (OSError, ValueError) as error:
         raise TwinaxError(f"{place} cannot be read: {error}") from error
     for name, wanted in sums.items():
-        if not Path(name).is_file():
+        path = run / name  # of a whole path the path itself
+        if not Path(name).is_absolute():
+            files.inside(run, path)
+        if not path.is_file():
             raise TwinaxError(f"the run {run} was trained with {name}, which is not there; put it back")
-        here = _digest(Path(name))
+        here = _digest(path)
         if here != wanted:
             raise TwinaxError(
-                f"{name} is not the file that the run {run} was trained with: its sha256 is {here[:12]}..., "
-                f"{SUMS} says {str(wanted)[:12]}...; put the old one back or train again"
+                f"{path} is not the file that the run {run} was trained with: its sha256 is {here[:12]}..., "
+                f"{SUMS} says {wanted[:12]}...; put the old one back or train again"
             )
 
 

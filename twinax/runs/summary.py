@@ -7,8 +7,10 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
+from twinax.errors import TwinaxError
 from twinax.runs.metrics import Row
 from twinax.runs.pictures import PREFIX
 from twinax.runs.plain import plain
@@ -52,6 +54,38 @@ def summarize(
         "command": command,
         "plan": plan.as_dict(),
     }
+
+
+_KINDS: dict[str, tuple[type | UnionType, str]] = {
+    "status": (str, "a word"),
+    "mode": (str, "a name"),
+    "dtype": (str, "a name"),
+    "command": (str, "a text"),
+    "problem": (dict, "an object"),
+    "versions": (dict, "an object"),
+    "plan": (dict, "an object"),
+    "steps": (int, "a whole number"),
+    "seed": (int, "a whole number"),
+    "seeds": (int, "a whole number"),
+    "threads": (int, "a whole number"),
+    "parameters": (int, "a whole number"),
+    "seconds": (int | float, "a number"),
+    "steps_per_second": (int | float, "a number"),
+    "compile_seconds": (int | float, "a number"),
+}
+"""What each of a summary's own entries is."""
+
+
+def checked(found: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A summary that was read from a file, if each of its entries is what it must be; otherwise a `TwinaxError`."""
+    for name, (kind, wanted) in _KINDS.items():
+        value = found.get(name)
+        fits = value is None or isinstance(value, kind) and not isinstance(value, bool)
+        if not fits or isinstance(value, int | float) and value < 0:
+            raise TwinaxError(
+                f"{path} has the {name} {str(value)[:80]!r}, which is not {wanted}; delete it to go on without it"
+            )
+    return found
 
 
 def best(rows: Iterable[Row], names: Iterable[str]) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def resume(
         if config is not None:
             settings = container(config)
             directory.write_config(settings, problem.sources())
-        rows = metrics.trim(directory.metrics_path, done)
+        rows = metrics.trim(directory.metrics_path, done, meta.get("log"), warn or _warn)
         logger = _logger(stack, plan, directory, rows, done)
         command = str(meta.get("command") or command_line(plan, settings is not None))
         session = Session(
