@@ -16,10 +16,17 @@ Row = dict[str, Any]
 class MetricsFile:
     """Appends rows to a run's metrics.jsonl; every call leaves whole lines behind."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, anew: bool = False):
         self.path = path
         with files.writing("the log", path):
-            self._file = open(path, "a", encoding="utf-8")
+            self._file = open(path, "w" if anew else "a", encoding="utf-8")
+
+    def is_in_place(self) -> bool:
+        """Whether the open file is the one under its name: an open file takes rows also after it was removed."""
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path))
+        except FileNotFoundError:
+            return False
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows and hand them to the operating system, so that a killed process loses none."""
