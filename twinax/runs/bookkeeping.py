@@ -28,6 +28,9 @@ from twinax.runs.plan import Plan
 from twinax.runs.progress import Progress
 from twinax.runs.summary import best, command_line, summarize
 
+TIMES = ("seconds", "speed", "compile_seconds")
+"""Of a checkpoint's description: how long the training took so far, its steps per second, and what compiling took."""
+
 
 class Bookkeeping:
     """The files of one run, from the moment its directory is held; `with` opens and closes the log and the progress.
@@ -46,7 +49,7 @@ class Bookkeeping:
         *,
         done: int = 0,
         rows: Sequence[Row] = (),
-        seconds: float = 0.0,
+        timing: Mapping[str, Any] | None = None,
         saved: Path | None = None,
         processes: int = 1,
         show: bool | None = None,
@@ -56,7 +59,8 @@ class Bookkeeping:
         self.config, self.command = config, command
         self.done, self.saved = done, saved
         self.metrics: dict[str, Any] = {}
-        self.speed = self.compile_seconds = 0.0
+        # A process that only finishes a run makes no steps of its own to time.
+        before, self.speed, self.compile_seconds = (_number(timing, name) for name in TIMES)
         self.summary: dict[str, Any] = {}
         self.logger = Logger(rows=rows)
         self.progress = Progress(label or f"{plan.mode} seed {plan.seed}", plan.steps, done, show)
@@ -64,7 +68,7 @@ class Bookkeeping:
         self._watch = Watch(first)
         self._notes: dict[str, str] = {}
         self._processes = processes
-        self._before, self._start = seconds, time.perf_counter()
+        self._before, self._start = before, time.perf_counter()
         self._place = _identity(directory.path) if directory is not None else None
         self._stack = ExitStack()
 
@@ -133,6 +137,8 @@ class Bookkeeping:
             "step": self.done,
             "plan": self.plan.as_dict(),
             "seconds": self.seconds,
+            "speed": self.speed,
+            "compile_seconds": self.compile_seconds,
             "window": window,
             "owed": owed,
             "parameters": self._parameters,
@@ -285,6 +291,11 @@ def owed_row(meta: Mapping[str, Any], rows: Sequence[Row]) -> Row | None:
     if not isinstance(row, dict) or row.get("step") != step or rows and rows[-1]["step"] >= step:
         return None
     return dict(row)
+
+
+def _number(values: Mapping[str, Any] | None, name: str) -> float:
+    value = (values or {}).get(name)
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -171,7 +171,7 @@ def resume(
             str(meta.get("command") or command_line(plan, settings is not None)),
             done=done,
             rows=rows,
-            seconds=meta.get("seconds", 0.0),
+            timing=meta,
             saved=path,
             processes=engine.processes,
             show=progress if writes else False,
