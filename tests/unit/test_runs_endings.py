@@ -16,7 +16,7 @@ from twinax import engines, tree
 from twinax.bridge import load_weights
 from twinax.cli._errors import describe
 from twinax.errors import TwinaxError
-from twinax.runs import Diverged, EvaluationFailed, Removed, checkpoint, films, pictures, resume, train
+from twinax.runs import Diverged, EvaluationFailed, Removed, checkpoint, films, metrics, pictures, resume, train
 from twinax.runs.bookkeeping import Bookkeeping
 from twinax.runs.directory import RunDirectory
 
@@ -48,7 +48,6 @@ def assert_same_end(run_dir, whole_dir):
     np.testing.assert_array_equal(weights.policy["weight"], states[0]["networks.policy.weight"])
     own, theirs = (RunDirectory(Path(where)) for where in (run_dir, whole_dir))
     assert len(own.csv_path.read_text().splitlines()) == len(theirs.csv_path.read_text().splitlines())
-    assert own.read_summary()["steps_per_second"] > 0
     drop = {"seconds", "steps_per_second", "command", "plan"}
     summaries = [{k: v for k, v in one.read_summary().items() if k not in drop} for one in (own, theirs)]
     assert summaries[0] == summaries[1] and summaries[0]["status"] == "finished"
@@ -171,10 +170,52 @@ def test_a_run_that_was_killed_after_its_last_checkpoint_is_finished(tmp_path, o
         train(ProbeProblem(), steps=20, keep=2, run_dir=run_dir, **OPTIONS)
     assert checkpoint.steps(run_dir)[-1] == 20
     assert RunDirectory(run_dir).read_summary()["status"] == "running"
-    resume(run_dir, ProbeProblem(), progress=False)
+    run = resume(run_dir, ProbeProblem(), progress=False)
+    assert run.summary["steps_per_second"] > 0, "of the process that made the steps"
     assert_same_end(run_dir, tmp_path / "whole")
     with pytest.raises(TwinaxError, match="nothing is left to do"):
         resume(run_dir, ProbeProblem(), progress=False)
+
+
+def count_writes(patch, stop_at=0, after=False):
+    """Count what a training does to the disk; the given one is the last, or the last thing before its end."""
+    done = [0]
+
+    def watched(function):
+        def call(*arguments, **keywords):
+            done[0] += 1
+            if done[0] == stop_at and not after:
+                raise Killed
+            result = function(*arguments, **keywords)
+            if done[0] == stop_at and after:
+                raise Killed
+            return result
+
+        return call
+
+    for owner, name in ((os, "replace"), (os, "fsync"), (shutil, "rmtree"), (metrics.MetricsFile, "write")):
+        patch.setattr(owner, name, watched(getattr(owner, name)))
+    return done
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_kill_at_any_write_changes_nothing(tmp_path, part):
+    """Every fourth of all moments, in turns before and after the write."""
+    options = {**OPTIONS, "steps": 8, "keep": 1, "evaluate_every": 4, "checkpoint_every": 4}
+    with pytest.MonkeyPatch.context() as patch:
+        total = count_writes(patch)
+        train(ProbeProblem(), run_dir=tmp_path / "whole", **options)
+    assert total[0] > 40
+    for number in range(1 + part, total[0] + 1, 4):
+        run_dir = tmp_path / str(number)
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+            count_writes(patch, number, after=number % 8 > 3)
+            train(ProbeProblem(), run_dir=run_dir, **options)
+        if not checkpoint.steps(run_dir):
+            train(ProbeProblem(), run_dir=run_dir, **options)
+        elif RunDirectory(run_dir).read_summary().get("status") != "finished":
+            resume(run_dir, ProbeProblem(), progress=False)
+        assert_same_end(run_dir, tmp_path / "whole")
 
 
 def test_a_stopped_run_is_finished_where_it_is(tmp_path):
