@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from twinax.runs.directory import RunDirectory
 sys.path.insert(0, str(Path(__file__).parent))
 from runs_probe import ProbeEngine, ProbeProblem
 
-OPTIONS = {"log_every": 3, "evaluate_every": 10, "checkpoint_every": 10, "progress": False}
+OPTIONS: dict[str, Any] = {"log_every": 3, "evaluate_every": 10, "checkpoint_every": 10, "progress": False}
 
 
 @pytest.fixture(autouse=True)

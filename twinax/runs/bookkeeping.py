@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from twinax import tree
-from twinax.errors import TwinaxError
 from twinax.networks import num_parameters
 from twinax.problem import Problem, State
 from twinax.runs import checkpoint, episodes, metrics
 from twinax.runs.directory import RunDirectory, container
-from twinax.runs.divergence import Diverged, Watch, doubt
-from twinax.runs.interrupt import Interrupted, Interrupts
+from twinax.runs.divergence import Watch, doubt
+from twinax.runs.endings import Run, diverged, removed
 from twinax.runs.logger import Logger, tensorboard_sink
 from twinax.runs.metrics import Row
-from twinax.runs.outcome import EvaluationFailed, Removed, Run
 from twinax.runs.plan import Plan
 from twinax.runs.progress import Progress
 from twinax.runs.summary import best, command_line, summarize
@@ -127,7 +125,7 @@ class Bookkeeping:
         """
         bad = self._watch.find(state) if self.done else None
         if bad is not None:
-            raise self.diverged(self.done, *bad)
+            raise diverged(self, self.done, *bad)
         if self.directory is None:
             self.summary = self._summarize("running")
             return
@@ -175,59 +173,6 @@ class Bookkeeping:
             self.note("episode", f"no film of an episode: {mishap}")
             self._write_summary(self.summary["status"])
 
-    @contextmanager
-    def guarded(self, notice: str) -> Iterator[Interrupts]:
-        """While steps are made: signals are watched, and how a training ends early is said and written down."""
-        from twinax import engines
-
-        with Interrupts(lambda: self.progress.say(notice)) as stop:
-            try:
-                yield stop
-            except engines.NonFinite as error:
-                bad = f"'{error.term}' is no longer finite and was the first to go bad"
-                raise self.diverged(error.step, error.term, bad) from error
-            except KeyboardInterrupt:
-                sentence = f"stopped at once; {self.last_saved}; {self.how_to_resume}"
-                raise Interrupted(sentence, stop.exit_code) from None
-            except (Diverged, Interrupted, EvaluationFailed, Removed):
-                raise
-            except Exception:  # a stranger's world or network may raise anything: it goes on its way
-                self._failed()
-                raise
-
-    def interrupted(self, exit_code: int, state: State) -> Interrupted:
-        """After a signal and a save."""
-        self.end("interrupted")
-        saved = f"and saved in {self.saved}" if self.saved else ""
-        sentence = f"stopped at step {self.done} of {self.plan.steps} {saved}".rstrip()
-        return Interrupted(f"{sentence}; {self.how_to_resume}", exit_code, self.result(state))
-
-    def diverged(self, step: int, term: str, bad: str) -> Diverged:
-        """What went `bad` at or before `step`; nothing of it is saved."""
-        self.end("diverged", bad_step=step, bad_term=term)
-        sentence = (
-            f"the training stopped at step {step}: {bad}; "
-            f"{self.last_saved}; lower the step size (optimizer.learning_rate) or check the reward"
-        )
-        return Diverged(sentence, step, term, self.saved)
-
-    def evaluation_failed(self, error: Exception, state: State) -> EvaluationFailed:
-        """After a save of the state whose evaluation raised."""
-        self.end("failed")
-        reason = " ".join(str(error).split())
-        reason = reason if isinstance(error, TwinaxError) else f"{type(error).__name__}: {reason}".rstrip(": ")
-        saved = f"the training until then is saved in {self.saved}; mend the cause and " if self.saved else ""
-        sentence = f"the evaluation after step {self.done} failed ({reason}); {saved}{self.how_to_resume}"
-        return EvaluationFailed(sentence, self.result(state))
-
-    def _failed(self) -> None:
-        try:
-            self.end("failed")
-        except TwinaxError:  # the disk may be what failed
-            return
-        if self.saved is not None:
-            self.progress.say(f"the training failed after step {self.done}; {self.last_saved}; {self.how_to_resume}")
-
     def _write_summary(self, status: str, **facts: Any) -> None:
         self.summary = self._summarize(status) | facts
         if self.directory is not None:
@@ -261,11 +206,7 @@ class Bookkeeping:
         """Open files of a removed directory take rows without a word, and a save would make a new directory."""
         if self.directory is None or _identity(self.directory.path) == self._place:
             return
-        raise Removed(
-            f"the run directory {self.directory.path} was removed or moved away during the training, which stopped at "
-            f"step {self.done} of {self.plan.steps}; nothing can be saved there any more; a directory that was moved "
-            "goes on from its last checkpoint (`twinax resume` and its new place), one that was removed begins again"
-        )
+        raise removed(self, self.directory.path)
 
 
 @contextmanager

@@ -17,9 +17,10 @@ from twinax.optimizer import Moments as AdamMoments
 from twinax.ppo import PPO
 from twinax.ppo._brax_habits import refuse_what_brax_cannot
 from twinax.problem import State
+from twinax.runs import endings
 from twinax.runs.bookkeeping import new_run
 from twinax.runs.directory import RunDirectory
-from twinax.runs.outcome import Run
+from twinax.runs.endings import Run
 from twinax.runs.plan import Plan
 
 LOSSES = ("training/policy_loss", "training/v_loss", "training/entropy_loss", "training/total_loss")
@@ -84,7 +85,7 @@ def train_with_brax(
             found = {name: float(np.asarray(value)) for name, value in metrics.items() if np.ndim(value) == 0}
             losses = {name: found[name] for name in LOSSES if name in found}
             if bad := [name for name, value in losses.items() if not np.isfinite(value)]:
-                raise book.diverged(done, bad[0], f"'{bad[0]}' is no longer finite")
+                raise endings.diverged(book, done, bad[0], f"'{bad[0]}' is no longer finite")
             book.metrics = {
                 "episode_return": found["eval/episode_reward"],
                 "episode_length": found["eval/avg_episode_length"],
@@ -99,10 +100,10 @@ def train_with_brax(
         def stop_if_asked() -> None:
             # Brax gives control at these calls alone. Its first evaluation comes before there is anything to save.
             if stop.requested and book.saved is not None and book.done < steps:
-                raise book.interrupted(stop.exit_code, state)
+                raise endings.interrupted(book, stop.exit_code, state)
 
         notice = "stopping at Brax's next evaluation, where it can be saved; Ctrl-C again stops at once"
-        with book.guarded(notice) as stop:
+        with endings.guarded(book, notice) as stop:
             train(
                 environment=env,
                 num_timesteps=steps * one,

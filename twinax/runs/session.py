@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from twinax.problem import State
-from twinax.runs import films, pictures
+from twinax.runs import endings, films, pictures
 from twinax.runs.bookkeeping import Bookkeeping
+from twinax.runs.endings import Run
 from twinax.runs.metrics import Row
-from twinax.runs.outcome import Run
 from twinax.runs.recorder import Recorder, merge
 
 # A chunk should not last longer than this, so that the log, the bar and Ctrl-C stay lively.
@@ -46,7 +46,7 @@ class Session:
 
         book, plan = self.book, self.plan
         saving = "then saving; " if book.directory else ""
-        with book.guarded(f"stopping after the running chunk, {saving}Ctrl-C again stops at once") as stop:
+        with endings.guarded(book, f"stopping after the running chunk, {saving}Ctrl-C again stops at once") as stop:
             if resumed:
                 self._catch_up(owed)
             while book.done < plan.steps:
@@ -54,7 +54,7 @@ class Session:
                 # A signal may have reached one of several processes alone; they stop together.
                 code = agreed(stop.exit_code if stop.requested else 0)
                 if code and book.done < plan.steps:
-                    raise book.interrupted(code, self._save())
+                    raise endings.interrupted(book, code, self._save())
             assert self._state is not None
             book.end("finished")
             if not stop.requested:
@@ -121,7 +121,7 @@ class Session:
             metrics = {name: value for name, value in found.items() if not name.startswith(films.PREFIX)}
             merge(row, metrics)
         except Exception as error:  # a stranger's world, network or metric may raise anything
-            raise book.evaluation_failed(error, self._state or self._save(row)) from error
+            raise endings.evaluation_failed(book, error, self._state or self._save(row)) from error
         book.metrics = metrics
         if book.directory is None:
             return

@@ -15,8 +15,8 @@ from twinax.runs import checkpoint, metrics
 from twinax.runs.bookkeeping import Bookkeeping, new_run, owed_row
 from twinax.runs.directory import RunDirectory, container
 from twinax.runs.divergence import Diverged
+from twinax.runs.endings import EvaluationFailed, Removed, Run
 from twinax.runs.interrupt import Interrupted
-from twinax.runs.outcome import EvaluationFailed, Removed, Run
 from twinax.runs.plan import Plan
 from twinax.runs.recorder import Recorder
 from twinax.runs.session import Session
