@@ -30,10 +30,13 @@ class ProbeProblem(Problem):
     bad_at   the step at which the loss is not finite
     pause    seconds per step
     deaf     a step hangs in compiled code, where Python handles no signal but other threads run
+    grow_at  the step at which a weight becomes `grow_to` while the loss stays as it is
+    judge    called with the step at each evaluation
     """
 
-    def __init__(self, width=3, bad_at=0, pause=0.0, deaf=False):
+    def __init__(self, width=3, bad_at=0, pause=0.0, deaf=False, grow_at=0, grow_to=1e10, judge=None):
         self.width, self.bad_at, self.pause, self.deaf = width, bad_at, pause, deaf
+        self.grow_at, self.grow_to, self.judge = grow_at, grow_to, judge
 
     def init(self, seed):
         networks = Networks(policy={"weight": np.zeros(self.width, np.float32)}, log_z=np.zeros((), np.float32))
@@ -114,6 +117,8 @@ class ProbeEngine:
         noise = np.random.default_rng([int(state.seed), step]).normal(size=self.problem.width)
         gap = 1 + int(state.seed) - state.networks.policy["weight"] + 0.01 * noise
         weight = (state.networks.policy["weight"] + 0.05 * gap).astype(self.dtype)
+        if step == self.problem.grow_at:
+            weight = np.full_like(weight, self.problem.grow_to)
         networks = Networks(policy={"weight": weight}, log_z=state.networks.log_z + np.asarray(0.1, self.dtype))
         self.states[index] = eqx.tree_at(
             lambda s: (s.networks, s.step, s.carry["seen"]),
@@ -123,6 +128,8 @@ class ProbeEngine:
         return {"loss": np.mean(gap**2), "grad_norm": np.linalg.norm(gap)}
 
     def evaluate(self):
+        if self.problem.judge is not None:
+            self.problem.judge(int(self.states[0].step))
         weights = [state.networks.policy["weight"] for state in self.states]
         score = np.array([float(np.mean(weight)) for weight in weights])
         grid = np.outer(np.arange(1, 6), np.arange(1, 6)) / 225

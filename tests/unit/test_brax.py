@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 from typing import Any
 
 import numpy as np
 import pytest
 
 from twinax import conf
+from twinax.bridge import load_weights
 from twinax.bridge._brax import brax_env, read_brax
 from twinax.envs import CartPole, Pendulum
 from twinax.errors import TwinaxError
@@ -16,7 +20,7 @@ from twinax.networks import activation as function
 from twinax.optimizer import Optimizer
 from twinax.ppo import problem, to_world
 from twinax.ppo._brax_habits import ALWAYS
-from twinax.runs import checkpoint
+from twinax.runs import Diverged, Interrupted, Removed, RunDirectory, checkpoint
 
 pytest.importorskip("brax")
 pytestmark = [
@@ -125,6 +129,99 @@ def test_brax_trains_with_the_activation_that_its_policy_is_read_with(monkeypatc
     agent: Any = train_with_brax(subject, 2, progress=False).state.networks["agent"]
     np.testing.assert_allclose(agent.actor(observation), theirs["logits"], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(agent.value(observation), theirs["value"], rtol=1e-4, atol=1e-5)
+
+
+class TestBookkeeping:
+    """A run by Brax is a run as any other; Brax's program itself is played here, call by call."""
+
+    STEPS = 6
+
+    @pytest.fixture
+    def run(self, monkeypatch, tmp_path):
+        """`run(during)` trains; `during(step)` is called within Brax's program, after each sixth of it."""
+        import jax
+        from brax.training.acme import running_statistics
+
+        from twinax.runs.brax import train_with_brax
+
+        subject = problem(Pendulum(time_limit=10), optimizer=Optimizer(), film=False, **SETTINGS, **LIKE_BRAX)
+
+        def start(during=lambda step: 1.0, loss=0.5, **options):
+            def train(network_factory, policy_params_fn, progress_fn, num_timesteps, **_):
+                network = network_factory(3, 1)
+                nets = (network.policy_network, network.value_network)
+                policy, value = (
+                    net.init(key) for net, key in zip(nets, jax.random.split(jax.random.key(0)), strict=True)
+                )
+                normaliser = running_statistics.init_state(jax.numpy.zeros(3))
+                found = {"eval/episode_reward": -3.0, "eval/avg_episode_length": 10.0}
+                progress_fn(0, found)
+                policy_params_fn(0, None, (normaliser, policy, value))
+                for step in range(1, self.STEPS + 1):
+                    scale = during(step) or 1.0
+                    scaled = jax.tree.map(lambda x, scale=scale: scale * x, policy)
+                    policy_params_fn(step * num_timesteps // self.STEPS, None, (normaliser, scaled, value))
+                    progress_fn(step * num_timesteps // self.STEPS, found | {"training/total_loss": loss})
+
+            monkeypatch.setattr("brax.training.agents.ppo.train.train", train)
+            return train_with_brax(subject, self.STEPS, run_dir=tmp_path / "run", progress=False, **options)
+
+        start.subject, start.dir = subject, tmp_path / "run"  # type: ignore[attr-defined]
+        return start
+
+    def test_it_leaves_what_every_run_leaves(self, run):
+        result = run()
+        assert result.summary["status"] == "finished" and result.summary["episode_return"] == -3.0
+        assert checkpoint.steps(run.dir) == [4, 5, 6], "as many as the plan keeps"
+        assert [row["step"] for row in result.metrics] == list(range(7))
+        assert len((run.dir / "metrics.csv").read_text().splitlines()) == 8
+        loaded = load_weights(run.dir / "weights" / "networks.safetensors", like=run.subject.init(0).networks)
+        np.testing.assert_array_equal(
+            loaded["agent"].actor.layers[0].weight, result.networks["agent"].actor.layers[0].weight
+        )
+        assert not (run.dir / ".lock").exists()
+
+    def test_a_second_training_is_refused(self, run):
+        def during(step):
+            with pytest.raises(TwinaxError, match="is being trained by process"), RunDirectory(run.dir).lock():
+                pass
+
+        run(during)
+
+    @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+    def test_a_signal_saves_and_says_how_to_go_on(self, run, number, code):
+        with pytest.raises(
+            Interrupted, match=r"stopped at step 3 of 6 and saved in .*0000000003; continue with"
+        ) as caught:
+            run(lambda step: os.kill(os.getpid(), number) if step == 3 else None)
+        assert caught.value.exit_code == code and int(caught.value.run.state.step) == 3
+        assert RunDirectory(run.dir).read_summary()["status"] == "interrupted"
+        assert checkpoint.steps(run.dir)[-1] == 3 and (run.dir / "metrics.csv").exists()
+
+    @pytest.mark.parametrize("scale", [np.nan, 1e12])
+    def test_parameters_that_ran_away_are_not_kept(self, run, scale):
+        with pytest.raises(Diverged, match="step 4: the parameter 'agent.actor") as caught:
+            run(lambda step: scale if step == 4 else 1.0)
+        assert caught.value.checkpoint == checkpoint.latest(run.dir) == checkpoint.place(run.dir, 3)
+        assert RunDirectory(run.dir).read_summary()["status"] == "diverged"
+
+    def test_a_loss_that_is_not_finite_is_no_success(self, run):
+        with pytest.raises(Diverged, match="'training/total_loss' is no longer finite"):
+            run(loss=np.nan)
+
+    def test_a_removed_directory_is_noticed(self, run):
+        with pytest.raises(Removed):
+            run(lambda step: shutil.rmtree(run.dir) if step == 2 else None)
+        assert not run.dir.exists()
+
+    def test_a_program_that_fails_leaves_its_mark(self, run):
+        def during(step):
+            if step == 2:
+                raise ValueError("a stranger's reward")
+
+        with pytest.raises(ValueError, match="stranger"):
+            run(during)
+        assert RunDirectory(run.dir).read_summary()["status"] == "failed" and checkpoint.steps(run.dir) == [0, 1]
 
 
 def test_discrete_actions_are_refused():

@@ -112,3 +112,21 @@ def test_a_learning_rate_that_is_far_too_high_names_the_term(tmp_path):
     )
     with pytest.raises(tx.runs.Diverged, match="no longer finite.*last good checkpoint is"):
         tx.train(bad, mode="jax", steps=50, run_dir=tmp_path / "run", progress=False)
+
+
+@pytest.mark.parametrize("mode", ["torch", "jax"])
+def test_a_finite_loss_does_not_hide_parameters_that_ran_away(tmp_path, mode):
+    """With Adam and a step size of 1e10 the sampler always stops at once, and the loss is small."""
+    if mode == "torch":
+        pytest.importorskip("torch")
+    bad = tx.gflownet.problem(
+        tx.envs.Hypergrid(dim=2, side=6),
+        optimizer=tx.Optimizer(learning_rate=1e10, rates={"log_z": 0.1}),
+        batch_size=8,
+        policy=tx.gflownet.PolicyOptions(hidden=(16,)),
+        metrics=tx.gflownet.MetricOptions(fifo=64, samples=16),
+    )
+    options = {"steps": 20, "chunk": 5, "checkpoint_every": 5, "progress": False}
+    with pytest.raises(tx.runs.Diverged, match=r"the parameter '.*' has grown to .*e\+1\d, and .*0000000000;"):
+        tx.train(bad, mode=mode, run_dir=tmp_path / "run", **options)
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "diverged"

@@ -43,11 +43,11 @@ def describe(error: BaseException) -> tuple[str | None, int]:
 
 
 def _code(error: TwinaxError) -> int:
-    # Interrupted carries its own code; a loss that goes bad or a full disk is a failure, the rest is bad input.
+    # What ends a training carries its own code; a loss that goes bad or a full disk is a failure, the rest bad input.
     code = getattr(error, "exit_code", None)
     if code is not None:
         return int(code)
-    failed = type(error).__name__ in ("NonFinite", "Diverged", "BadCheckpoint") or isinstance(error.__cause__, OSError)
+    failed = type(error).__name__ in ("NonFinite", "BadCheckpoint") or isinstance(error.__cause__, OSError)
     return FAILED if failed else BAD_INPUT
 
 

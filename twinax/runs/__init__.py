@@ -14,13 +14,26 @@ if TYPE_CHECKING:
     from twinax.runs import checkpoint
     from twinax.runs.directory import RunDirectory
     from twinax.runs.report import write_report
-    from twinax.runs.trainer import Diverged, Interrupted, Run, resume, train
+    from twinax.runs.trainer import Diverged, EvaluationFailed, Interrupted, Removed, Run, resume, train
 
-__all__ = ["Diverged", "Interrupted", "Run", "RunDirectory", "checkpoint", "resume", "train", "write_report"]
+__all__ = [
+    "Diverged",
+    "EvaluationFailed",
+    "Interrupted",
+    "Removed",
+    "Run",
+    "RunDirectory",
+    "checkpoint",
+    "resume",
+    "train",
+    "write_report",
+]
 
 _HOMES = {
     "Diverged": "trainer",
+    "EvaluationFailed": "trainer",
     "Interrupted": "trainer",
+    "Removed": "trainer",
     "Run": "trainer",
     "RunDirectory": "directory",
     "resume": "trainer",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import time
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +16,14 @@ from twinax.networks import activation
 from twinax.ppo import PPO
 from twinax.ppo._brax_habits import refuse_what_brax_cannot
 from twinax.problem import State
-from twinax.runs import checkpoint, episodes
+from twinax.runs import endings
+from twinax.runs.bookkeeping import new_run
 from twinax.runs.directory import RunDirectory
-from twinax.runs.logger import Logger
-from twinax.runs.metrics import MetricsFile
+from twinax.runs.endings import Run
 from twinax.runs.plan import Plan
-from twinax.runs.progress import Progress
-from twinax.runs.session import Run
-from twinax.runs.summary import best, command_line, summarize
+
+LOSSES = ("training/policy_loss", "training/v_loss", "training/entropy_loss", "training/total_loss")
+"""What Brax says of its learning; the first that is no longer finite is named."""
 
 
 def train_with_brax(
@@ -69,80 +67,73 @@ def train_with_brax(
     directory = RunDirectory(Path(run_dir)) if run_dir is not None else None
     if directory is not None:
         directory.refuse_if_used()
-        directory.create()
-        if config is not None:
-            directory.write_config(dict(config), subject.sources())
-    command = command_line(plan, config is not None)
-    logger = Logger(MetricsFile(directory.metrics_path) if directory is not None else None)
-    start, one = time.perf_counter(), subject.worlds * subject.steps
-    first = subject.init(seed)
-    known: dict[str, Any] = {"state": first, "metrics": {}, "summary": {}}
+    first, one = subject.init(seed), subject.worlds * subject.steps
+    state = first
+    with new_run(subject, plan, directory, first, config, show=progress, label="brax") as book:
 
-    def facts(status: str, done: int) -> dict[str, Any]:
-        timing = {"seconds": time.perf_counter() - start, "steps_per_second": 0.0, "compile_seconds": 0.0}
-        own = {"parameters": sum(x.size for x in _leaves(known["state"].networks)), "problem": subject.describe()}
-        row = logger.rows[-1] if logger.rows else None
-        timing["steps_per_second"] = done / max(timing["seconds"], 1e-9)
-        own = {**best(logger.rows, subject.best), **own}
-        return summarize(plan, status, done, row, known["metrics"], timing, own, command)
-
-    with closing(logger), Progress("brax", steps, 0, progress) as bar:
+        def on_parameters(transitions: int, _: Any, params: Any) -> None:
+            nonlocal state
+            book.done = round(transitions / one)
+            book.speed = book.done / max(book.seconds, 1e-9)
+            state = carried(subject, first, params, book.done)
+            book.save(state)
+            stop_if_asked()
 
         def on_progress(transitions: int, metrics: Mapping[str, Any]) -> None:
             done = round(transitions / one)
             found = {name: float(np.asarray(value)) for name, value in metrics.items() if np.ndim(value) == 0}
-            known["metrics"] = {
+            losses = {name: found[name] for name in LOSSES if name in found}
+            if bad := [name for name, value in losses.items() if not np.isfinite(value)]:
+                raise endings.diverged(book, done, bad[0], f"'{bad[0]}' is no longer finite")
+            book.metrics = {
                 "episode_return": found["eval/episode_reward"],
                 "episode_length": found["eval/avg_episode_length"],
             }
-            row = {"step": done, "loss": found.get("training/total_loss", 0.0), "seconds": time.perf_counter() - start}
+            row = {"step": done, "loss": found.get("training/total_loss", 0.0), "seconds": book.seconds}
             if "training/sps" in found:
                 row["environment_steps_per_second"] = found["training/sps"]
-            logger.write([{**row, "loss_mean": row["loss"], **known["metrics"]}])
-            bar.update(done, row["loss"], done / max(row["seconds"], 1e-9))
+            book.log([{**row, "loss_mean": row["loss"], **book.metrics}])
+            book.progress.update(done, row["loss"], book.speed)
+            stop_if_asked()
 
-        def on_parameters(transitions: int, _: Any, params: Any) -> None:
-            done = round(transitions / one)
-            known["state"] = carried(subject, first, params, done)
-            status = "finished" if done >= steps else "running"
-            known["summary"] = facts(status, done)
-            if directory is not None:
-                meta = {"step": done, "plan": plan.as_dict(), "seconds": time.perf_counter() - start, "config": config}
-                meta |= {"parameters": known["summary"]["parameters"], "command": command, "window": None}
-                checkpoint.save(checkpoint.place(directory.path, done), known["state"], meta)
-                directory.write_summary(known["summary"])
+        def stop_if_asked() -> None:
+            # Brax gives control at these calls alone. Its first evaluation comes before there is anything to save.
+            if stop.requested and book.saved is not None and book.done < steps:
+                raise endings.interrupted(book, stop.exit_code, state)
 
-        train(
-            environment=env,
-            num_timesteps=steps * one,
-            num_envs=subject.worlds,
-            max_devices_per_host=1,
-            episode_length=subject.world.time_limit or subject.evaluation_steps,
-            learning_rate=subject.optimizer.learning_rate,
-            entropy_cost=subject.entropy_weight,
-            discounting=subject.gamma,
-            unroll_length=subject.steps,
-            batch_size=subject.worlds // subject.minibatches,
-            num_minibatches=subject.minibatches,
-            num_updates_per_batch=subject.epochs,
-            normalize_observations=subject.normalise_observations,
-            reward_scaling=subject.reward_scale,
-            clipping_epsilon=subject.clip,
-            gae_lambda=subject.trace,
-            max_grad_norm=subject.optimizer.clip_norm or None,
-            vf_loss_coefficient=subject.value_weight,
-            network_factory=factory,
-            seed=seed,
-            num_evals=evaluations + 1,
-            num_eval_envs=subject.episodes,
-            deterministic_eval=True,
-            progress_fn=on_progress,
-            policy_params_fn=on_parameters,
-        )
-        if directory is not None:
-            directory.write_csv(logger.rows)
-            episodes.show(subject, known["state"], seed, directory, bar.say)
-    return Run(known["summary"], known["state"], logger.rows, directory.path if directory else None)
+        notice = "stopping at Brax's next evaluation, where it can be saved; Ctrl-C again stops at once"
+        with endings.guarded(book, notice) as stop:
+            train(
+                environment=env,
+                num_timesteps=steps * one,
+                num_envs=subject.worlds,
+                max_devices_per_host=1,
+                episode_length=subject.world.time_limit or subject.evaluation_steps,
+                learning_rate=subject.optimizer.learning_rate,
+                entropy_cost=subject.entropy_weight,
+                discounting=subject.gamma,
+                unroll_length=subject.steps,
+                batch_size=subject.worlds // subject.minibatches,
+                num_minibatches=subject.minibatches,
+                num_updates_per_batch=subject.epochs,
+                normalize_observations=subject.normalise_observations,
+                reward_scaling=subject.reward_scale,
+                clipping_epsilon=subject.clip,
+                gae_lambda=subject.trace,
+                max_grad_norm=subject.optimizer.clip_norm or None,
+                vf_loss_coefficient=subject.value_weight,
+                network_factory=factory,
+                seed=seed,
+                num_evals=evaluations + 1,
+                num_eval_envs=subject.episodes,
+                deterministic_eval=True,
+                progress_fn=on_progress,
+                policy_params_fn=on_parameters,
+            )
+            book.end("finished")
+            if not stop.requested:
+                book.film(state)
+        return book.result(state)
 
 
 def carried(subject: PPO, first: State, params: Any, done: int) -> State:
@@ -159,9 +150,3 @@ def carried(subject: PPO, first: State, params: Any, done: int) -> State:
         optimizer=subject.optimizer.init(networks),
         step=np.array(done, np.int32),
     )
-
-
-def _leaves(tree: Any) -> list[np.ndarray]:
-    import jax.tree_util as jtu
-
-    return jtu.tree_leaves(tree)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +20,10 @@ COLUMNS, ROWS = 4, 2
 """Of the strip."""
 
 
-def show(problem: Problem, state: State, seed: int, directory: RunDirectory, say: Callable[[str], None]) -> None:
-    """Film one episode of what one seed has learned; whatever is in its way costs the film, not the run."""
+def show(problem: Problem, state: State, seed: int, directory: RunDirectory) -> str | None:
+    """Film one episode of what one seed has learned; what was in its way, or None. It costs the film, not the run."""
     if not problem.film:
-        return
+        return None
     try:
         shown = problem.show(state, seed)
         if shown is not None:
@@ -32,7 +31,10 @@ def show(problem: Problem, state: State, seed: int, directory: RunDirectory, say
             if shown.view.frames is None:
                 say(f"no film of an episode: {shown.view.drawn}")
     except (TwinaxError, OSError) as error:
-        say(f"no film of an episode: {error}")
+        return str(error)
+    except Exception as error:  # a stranger's world, Matplotlib or Pillow
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 def save(directory: RunDirectory, episode: Episode, step: int, name: str = NAMES[0]) -> list[Path]:

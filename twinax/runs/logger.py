@@ -19,6 +19,9 @@ Sink = Callable[[Sequence[Row]], None]
 class Logger:
     """Keeps all rows, and hands each chunk's to the metrics file and to further sinks.
 
+    A sink that fails is left out from then on, and a metrics file that somebody removed is written anew: `mishaps` has
+    a sentence for each.
+
     >>> logger = Logger()
     >>> logger.write([{"step": 1, "loss": 0.5}])
     >>> logger.rows
@@ -29,6 +32,7 @@ class Logger:
         self.rows: list[Row] = list(rows)
         self._file = file
         self._sinks = list(sinks)
+        self.mishaps: dict[str, str] = {}
 
     def write(self, rows: Sequence[Row]) -> None:
         """Log rows everywhere; nothing stays in a buffer of this process."""
@@ -36,9 +40,22 @@ class Logger:
             return
         self.rows.extend(rows)
         if self._file is not None:
-            self._file.write(rows)
-        for sink in self._sinks:
-            sink(rows)
+            if self._file.is_in_place():
+                self._file.write(rows)
+            else:
+                self._write_anew(self._file)
+        for sink in list(self._sinks):
+            try:
+                sink(rows)
+            except Exception as error:  # another package's writer; the training is worth more than its files
+                self._sinks.remove(sink)
+                self.mishaps["sink"] = f"a log ends at step {rows[0]['step']}: {type(error).__name__}: {error}"
+
+    def _write_anew(self, lost: MetricsFile) -> None:
+        lost.close()
+        self._file = MetricsFile(lost.path, anew=True)
+        self._file.write(self.rows)
+        self.mishaps["log"] = f"{lost.path} was removed or replaced during the training and is written anew"
 
     def sync(self) -> None:
         """Wait until the metrics file is on the disk."""

@@ -27,12 +27,21 @@ Tell = Callable[[str], None]
 class MetricsFile:
     """Appends rows to a run's metrics.jsonl; every call leaves whole lines behind."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, anew: bool = False):
         self.path = path
         with files.writing("the log", path, path.parent):
+            if anew:
+                files.replace_file(path, "")
             self._file = files.open_to_append(path)
             before = path.read_bytes()
         self._rows, self._bytes, self._sum = before.count(b"\n"), len(before), hashlib.sha256(before)
+
+    def is_in_place(self) -> bool:
+        """Whether the open file is the one under its name: an open file takes rows also after it was removed."""
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path))
+        except FileNotFoundError:
+            return False
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows and hand them to the operating system, so that a killed process loses none."""
@@ -91,8 +100,13 @@ def trim(path: Path, step: int, account: Account | None = None, tell: Tell | Non
     """
     content = _content(path) if path.exists() else b""
     if account is not None and _intact(content, account):
-        content, kept = content[: account["bytes"]], content
-        log = Log([json.loads(line) for line in content.decode("utf-8").splitlines()], content.decode("utf-8"))
+        whole, rest, kept = content[: account["bytes"]], content[account["bytes"] :], content
+        rows = [json.loads(line) for line in whole.decode("utf-8").splitlines()]
+        # The row of an evaluation is written after the checkpoint of its step.
+        later = _examine(rest, None, step, until=step)
+        fits = not later.trouble and all(row["step"] == step for row in later.rows)
+        fits = fits and not (rows and rows[-1]["step"] >= step)
+        log = Log([*rows, *later.rows], whole.decode("utf-8") + later.text) if fits else Log(rows, whole.decode("utf-8"))
     else:
         kept, log = content, _examine(content, account, step, until=step)
     with files.writing("the log", path, path.parent):

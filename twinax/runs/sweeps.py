@@ -53,7 +53,7 @@ class Task:
         return RunDirectory(self.run).read_summary() if self.run.is_dir() else {}
 
     def status(self) -> str:
-        """waiting, begun, or what the run itself says: running, interrupted, diverged, finished."""
+        """waiting, begun, or what the run itself says: running, interrupted, diverged, failed, finished."""
         return self.summary().get("status") or ("begun" if checkpoint.steps(self.run) else "waiting")
 
     def command(self) -> list[str]:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from twinax.errors import TwinaxError
 from twinax.problem import Problem
 from twinax.runs import checkpoint, metrics
+from twinax.runs.bookkeeping import Bookkeeping, new_run, owed_row
 from twinax.runs.directory import RunDirectory, container
+from twinax.runs.divergence import Diverged
+from twinax.runs.endings import EvaluationFailed, Removed, Run
 from twinax.runs.interrupt import Interrupted
-from twinax.runs.logger import Logger, tensorboard_sink
 from twinax.runs.plan import Plan
-from twinax.runs.progress import Progress
-from twinax.runs.session import Diverged, Run, Session
+from twinax.runs.recorder import Recorder
+from twinax.runs.session import Session
 from twinax.runs.summary import command_line
 
-__all__ = ["Diverged", "Interrupted", "Run", "resume", "train"]
+__all__ = ["Diverged", "EvaluationFailed", "Interrupted", "Removed", "Run", "resume", "train"]
 
 
 def train(
@@ -82,20 +85,11 @@ def train(
     engine = _engine(problem, plan)
     engine.start(plan.seed)
     _meet()  # all have looked at the directory before one of them makes it
-    directory = directory if writes else None
-    settings = container(config) if config is not None else None
-    command = command_line(plan, settings is not None)
-    with ExitStack() as stack:
-        if directory is not None:
-            directory.create()
-            stack.enter_context(directory.lock())
-            directory.refuse_if_used()  # again: another process may have been faster
-            if settings is not None:
-                directory.write_config(settings, problem.sources())
-        logger = _logger(stack, plan, directory)
-        session = Session(engine, plan, logger, directory, settings, command)
-        session.save()
-        return _run(stack, session, progress)
+    first = engine.state()
+    options = {"processes": engine.processes, "show": progress}
+    with new_run(problem, plan, directory if writes else None, first, config, **options) as book:
+        book.save(first, window=Recorder(plan).window)
+        return _run(Session(engine, book))
 
 
 def resume(
@@ -119,6 +113,8 @@ def resume(
     writes: bool = True,
 ) -> Run:
     """Go on with a run from its newest usable checkpoint; what is None stays as it was.
+
+    A run whose steps are all done, but which was killed or failed before it was finished, is finished.
 
     steps            steps of the whole run, those already done included
     mode             may differ from before: every engine reads every engine's checkpoints
@@ -154,29 +150,36 @@ def resume(
         problem.check(plan.mode)
         engine = _engine(problem, plan)
         engine.start(plan.seed)
-        state, meta = checkpoint.load(path, like=engine.state())
+        first = engine.state()
+        state, meta = checkpoint.load(path, like=first)
         engine.load(state)
         if problem.not_saved:
             (warn or _warn)(problem.not_saved)
-        done = int(meta["step"])
-        if not writes:
-            window = meta.get("window")
-            return _run(stack, Session(engine, plan, Logger(), None, None, "", done, 0.0, window), False)
-        for step in checkpoint.steps(directory.path):
-            if step > done:
-                checkpoint.set_aside(checkpoint.place(directory.path, step))
-        settings = meta.get("config")
-        if config is not None:
-            settings = container(config)
-            directory.write_config(settings, problem.sources())
-        rows = metrics.trim(directory.metrics_path, done, meta.get("log"), warn or _warn)
-        logger = _logger(stack, plan, directory, rows, done)
-        command = str(meta.get("command") or command_line(plan, settings is not None))
-        session = Session(
-            engine, plan, logger, directory, settings, command, done, meta.get("seconds", 0.0), meta.get("window")
+        done, window, settings, rows = int(meta["step"]), meta.get("window"), meta.get("config"), []
+        if writes:
+            for step in checkpoint.steps(directory.path):
+                if step > done:
+                    checkpoint.set_aside(checkpoint.place(directory.path, step))
+            if config is not None:
+                settings = container(config)
+                directory.write_config(settings, problem.sources())
+            rows = metrics.trim(directory.metrics_path, done, meta.get("log"), warn or _warn)
+        book = Bookkeeping(
+            problem,
+            plan,
+            directory if writes else None,
+            first,
+            settings,
+            str(meta.get("command") or command_line(plan, settings is not None)),
+            done=done,
+            rows=rows,
+            timing=meta,
+            saved=path,
+            processes=engine.processes,
+            show=progress if writes else False,
         )
-        session.saved = path
-        return _run(stack, session, progress)
+        owed = owed_row(meta, rows) if writes else None
+        return _run(Session(engine, stack.enter_context(book), window), resumed=True, owed=owed)
 
 
 def _mode(name: str) -> str:
@@ -206,22 +209,10 @@ def _meet() -> None:
     agreed(0)
 
 
-def _logger(
-    stack: ExitStack, plan: Plan, directory: RunDirectory | None, rows: list[metrics.Row] | None = None, done: int = 0
-) -> Logger:
-    if directory is None:
-        return Logger()
-    sinks = [stack.enter_context(tensorboard_sink(directory.tensorboard, done))] if plan.tensorboard else []
-    file = metrics.MetricsFile(directory.metrics_path)
-    return stack.enter_context(closing(Logger(file, sinks, rows or [])))
-
-
-def _run(stack: ExitStack, session: Session, show: bool | None) -> Run:
-    plan = session.plan
-    progress = stack.enter_context(Progress(f"{plan.mode} seed {plan.seed}", plan.steps, session.done, show))
-    run = session.run(progress)
-    speed, loss = run.summary["steps_per_second"], run.summary["loss"]
-    progress.say(f"{plan.mode}: {session.done:,} steps, loss {loss:.4g}, {speed:,.1f} steps per second")
+def _run(session: Session, **options: Any) -> Run:
+    run, book = session.run(**options), session.book
+    speed, loss = run.summary["steps_per_second"], run.summary.get("loss", math.nan)
+    book.progress.say(f"{book.plan.mode}: {book.done:,} steps, loss {loss:.4g}, {speed:,.1f} steps per second")
     return run
 
 
@@ -236,12 +227,21 @@ def _resumed_plan(directory: RunDirectory, meta: Mapping[str, Any], **changed: A
                 f"{name}={changed[name]}; leave {name} out or start a new training"
             )
     plan = Plan.stored(stored, **changed)
-    if plan.steps <= done:
+    if plan.steps < done or plan.steps == done and _has_finished(directory, done):
         raise TwinaxError(
             f"the run {directory.path} has done {done} steps and was asked for {plan.steps} in all: nothing is left "
             f"to do; for more use `twinax resume {directory.path} trainer.steps={2 * done or 1000}`"
         )
     return plan
+
+
+def _has_finished(directory: RunDirectory, done: int) -> bool:
+    """Whether all that follows the last step was written as well: the summary that says so comes last."""
+    try:
+        summary = directory.read_summary()
+    except TwinaxError:
+        return False
+    return summary.get("status") == "finished" and summary.get("steps") == done
 
 
 def _ignore(sentence: str) -> None:
