@@ -1,6 +1,7 @@
 """The run directory: where everything that a training leaves behind has its place.
 
 config.yaml         the whole configuration (absent when the run was started from Python without one)
+origin.json         shows this user that config.yaml is theirs, only where it names code of other packages
 sources/            copies of files that it names, such as a robot's MJCF (or sources.json with their sums)
 metrics.jsonl       one object per logged step
 metrics.csv         the same rows as a table, written when a training ends
@@ -24,12 +25,12 @@ from typing import Any
 
 from twinax.bridge import save_weights
 from twinax.errors import TwinaxError
-from twinax.runs import checkpoint, files, lock, metrics, metrics_csv, plain, sources
+from twinax.runs import checkpoint, files, lock, metrics, metrics_csv, origin, plain, settings_file, sources
 
 # Other commands may have left these in a directory before a training uses it.
 _FOREIGN = {"parity.json", "compare.json"}
 # What a training has written before its first checkpoint.
-_BEGUN = {"config.yaml", "metrics.jsonl", "checkpoints", sources.FOLDER, sources.SUMS}
+_BEGUN = {"config.yaml", "metrics.jsonl", "checkpoints", origin.FILE, sources.FOLDER, sources.SUMS}
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,7 @@ class RunDirectory:
                 f"run.dir {self.path} already holds a training; continue it with `twinax resume {self.path}` "
                 "or choose a new run.dir"
             )
-        strangers = sorted(
-            entries - _FOREIGN - {"config.yaml", "metrics.jsonl", "checkpoints", sources.FOLDER, sources.SUMS}
-        )
+        strangers = sorted(entries - _FOREIGN - _BEGUN)
         if strangers:
             raise TwinaxError(
                 f"run.dir {self.path} is not empty (it has '{strangers[0]}', {len(strangers)} entries in all) "
@@ -109,21 +108,13 @@ class RunDirectory:
 
     def read_config(self) -> dict[str, Any]:
         """config.yaml as plain data, files of the run's own by where they lie now."""
-        import yaml
-
         if not self.config_path.exists():
             self.must_exist()
             raise TwinaxError(
                 f"the run {self.path} has no config.yaml: it was started from Python; "
                 f"continue it with twinax.resume({str(self.path)!r}, problem=...)"
             )
-        try:
-            config = yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-            raise TwinaxError(f"{self.config_path} cannot be read: {' '.join(str(error).split())}") from error
-        if not isinstance(config, dict):
-            raise TwinaxError(f"{self.config_path} holds a {type(config).__name__}, not a configuration")
-        return sources.found(self.path, config)
+        return sources.found(self.path, settings_file.read(self.config_path))
 
     def write_config(self, config: Mapping[str, Any], given: Sequence[Path] = ()) -> None:
         """Write config.yaml whole, and keep the files that a person gave; it names the first of them."""
@@ -133,6 +124,7 @@ class RunDirectory:
         text = yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
         with files.writing("the configuration", self.config_path):
             files.replace_file(self.config_path, text)
+        origin.vouch(self.config_path, bool(origin.named_code(kept)))
 
     def read_summary(self) -> dict[str, Any]:
         """summary.json, or an empty dict before the first one was written."""
