@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from twinax.platforms import explain
 from twinax.errors import TwinaxError
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
@@ -14,7 +15,7 @@ STOPPED = (INTERRUPTED, 143)
 
 def known_errors() -> tuple[type[BaseException], ...]:
     """Types that `describe` knows; evaluated only when something was raised, so nothing is imported for it."""
-    types: list[type[BaseException]] = [TwinaxError, OSError, MemoryError, RuntimeError, KeyboardInterrupt]
+    types: list[type[BaseException]] = [TwinaxError, OSError, MemoryError, RuntimeError, AssertionError, KeyboardInterrupt]
     for module, name in (("hydra.errors", "HydraException"), ("omegaconf.errors", "OmegaConfBaseException")):
         if module in sys.modules:
             types.append(getattr(sys.modules[module], name))
@@ -25,7 +26,7 @@ def describe(error: BaseException) -> tuple[str | None, int]:
     """One line for the person and the exit code; None when it is a defect of ours and needs its traceback."""
     text = " ".join(str(error).split())
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted", INTERRUPTED
+        return text or "interrupted", getattr(error, "exit_code", INTERRUPTED)
     if isinstance(error, TwinaxError):
         return text, _code(error)
     if isinstance(error, BrokenPipeError):
@@ -37,8 +38,8 @@ def describe(error: BaseException) -> tuple[str | None, int]:
         return f"{error.strerror or text}{where}", FAILED
     if isinstance(error, MemoryError) or _out_of_memory(text):
         return "not enough memory; make the networks, the batch or the environment smaller", FAILED
-    if isinstance(error, RuntimeError):
-        return None, FAILED
+    if isinstance(error, RuntimeError | AssertionError):
+        return explain(error), BAD_INPUT
     return text, BAD_INPUT
 
 

@@ -18,6 +18,10 @@ from twinax.conf._sections import check
 from twinax.errors import TwinaxError
 
 
+_LARGEST = 2**63
+"""Where whole numbers end that arrays can hold; larger ones do not even become floats."""
+
+
 def compose(overrides: Sequence[str] = ()) -> Any:
     """The root dataclass of the chosen experiment; of two equal keys the later wins.
 
@@ -61,6 +65,7 @@ def restore(
     for key, value in origin.leaves(stored):
         if _is_interpolated(value):
             raise TwinaxError(f"{source} has {key}={value}; a stored configuration holds plain values, never ${{...}}")
+        _refuse_size(key, value, source)
     if not trust and (named := origin.named_code(stored)):
         raise origin.untrusted(source, named, "nothing shows who wrote it")
     experiment = find_experiment(str(stored.get("experiment", "gflownet")))
@@ -130,6 +135,12 @@ def _refuse_interpolation(text: str) -> None:
     """Values are written into the run, so none is taken from the environment or from elsewhere without being seen."""
     if "$" in text and (_is_interpolated(text) or any(_is_interpolated(x) for x in _texts(_parse(text).value()))):
         raise TwinaxError(f"'{text}' takes its value from elsewhere by ${{...}}; write the value itself")
+
+
+def _refuse_size(key: str, value: Any, source: str = "") -> None:
+    if isinstance(value, int) and abs(value) >= _LARGEST:
+        where = f"in {source} " if source else ""
+        raise TwinaxError(f"{where}{key} has {value.bit_length()} bits; a whole number here has at most 63")
 
 
 def _is_interpolated(value: Any) -> bool:
@@ -223,6 +234,7 @@ def _set_values(config, values: dict[str, Any], experiment: Experiment):
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
 
     for key, value in values.items():
+        _refuse_size(key, value)
         try:
             OmegaConf.update(config, key, value)
         except (ConfigKeyError, AttributeError) as error:
