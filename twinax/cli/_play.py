@@ -55,6 +55,7 @@ def run(found: Namespace) -> int:
     else:
         world, epoch = _trained(directory, overrides, seed, found.trust)
     _check_agent(found.agent, world)
+    _console.console()  # what draws is imported before the terminal is changed
     with _keyboard.keys() as read:
         game = Game(world, found.agent, read)
         try:

@@ -1,7 +1,9 @@
 """Ctrl-C and SIGTERM from the first line of a command on, until a training takes them over.
 
-JAX adds a callback to Python's garbage collector, and its import collects often. What is raised inside such a callback
-is printed and dropped, an interrupt as well, and the command would go on. So an interrupt that was dropped is sent again.
+Two places lose an exception: a library that is being imported (it may catch everything, and an extension module that is
+left half-way can crash), and a callback of the garbage collector, such as JAX's, in which whatever is raised is printed
+and dropped. So an interrupt during an import ends the process at once, when there is nothing to save yet, and one that
+was dropped is sent again.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 _PAUSE = 0.01
@@ -50,8 +52,11 @@ class Watch:
             signal.signal(number, handler)
         sys.unraisablehook = self._hook
 
-    def _raise(self, number: int, _frame: object) -> None:
+    def _raise(self, number: int, frame: FrameType | None) -> None:
         self.arrived = Stopped(number)
+        if _is_importing(frame):
+            os.write(2, f"{self.arrived}\n".encode())
+            os._exit(self.arrived.exit_code)
         raise self.arrived
 
     def _dropped(self, unraisable: Any) -> None:
@@ -60,6 +65,12 @@ class Watch:
             threading.Thread(target=_send_again, args=(unraisable.exc_value.exit_code - 128,), daemon=True).start()
         else:
             self._hook(unraisable)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def _send_again(number: int) -> None:

@@ -17,7 +17,6 @@ from twinax.conf._registry import Experiment, Preset, find_experiment
 from twinax.conf._sections import check
 from twinax.errors import TwinaxError
 
-
 _LARGEST = 2**63
 """Where whole numbers end that arrays can hold; larger ones do not even become floats."""
 
