@@ -347,6 +347,9 @@ def test_machines_without_what_was_asked_for(twinax, tiny, monkeypatch, error, p
     def devices(*_):
         raise error
 
+    import jax
+
+    jax.devices()  # before it is asked for others
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
     monkeypatch.setattr("jax.devices", devices)
     assert_one_sentence(twinax("train", *tiny, "trainer.steps=1"), part)
