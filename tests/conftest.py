@@ -20,6 +20,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A shell lets its background jobs ignore Ctrl-C, and what tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# The key by which this user's own runs are known must not go to the home of who runs the tests.
+os.environ["XDG_STATE_HOME"] = str(_CACHE.parent / "state")
 # Plots are written to files, never shown.
 os.environ.setdefault("MPLBACKEND", "agg")
 

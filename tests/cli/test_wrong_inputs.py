@@ -74,7 +74,10 @@ WRONG_SETTINGS = {
     "trainer.steps": "write key=value",
     "~seed": "write key=value",
     "seed=[1": "cannot be read",
-    "seed=${nothing}": "Interpolation key 'nothing' not found",
+    "seed=${nothing}": "write the value itself",
+    "env.dim=" + "9" * 400: "env.dim has 1329 bits",
+    "optimizer.learning_rate=" + "9" * 400: "at most 63",
+    "parity.modes=[[1],2]": "unknown trainer.mode '[1]'",
     "gflownet.optimizer.lr_z_mult=ten": "could not convert string to float",
     # values that make no sense
     "optimizer.learning_rate=nan": "must be finite",
@@ -342,6 +345,43 @@ def test_out_of_memory_is_a_sentence(twinax, monkeypatch):
     monkeypatch.setattr("twinax.runs.trainer.train", exhausted)
     done = twinax("train", "env=grid", "trainer.steps=1")
     assert_one_sentence(done, "not enough memory")
+
+
+@pytest.mark.parametrize(
+    ("error", "part"),
+    [
+        (RuntimeError("Unable to initialize backend 'x': it is not there. (set JAX_PLATFORMS='')"), "it is not there)"),
+        (ImportError("libtorch.so: cannot open"), "a library cannot be imported (libtorch.so: cannot open)"),
+    ],
+)
+def test_machines_without_what_was_asked_for(twinax, tiny, monkeypatch, error, part):
+    def devices(*_):
+        raise error
+
+    import jax
+
+    jax.devices()  # before it is asked for others
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    monkeypatch.setattr("jax.devices", devices)
+    assert_one_sentence(twinax("train", *tiny, "trainer.steps=1"), part)
+    done = twinax("doctor")
+    assert done.code == 1 and str(error).partition(" (")[0].rstrip(".") in done.out
+    assert "optax" in done.out and "GFLOP/s" in done.out, "everything else is still there"
+
+
+def test_a_machine_without_cuda(python):
+    """As it really is: JAX fails an assertion that says nothing, and XLA ends the process."""
+    done = python("-m", "twinax.cli", "doctor", "--quick", JAX_PLATFORMS="cuda", XLA_FLAGS="--nonsense=1")
+    assert done.code == 1 and "Traceback" not in done.err and "optax" in done.out
+    assert "JAX_PLATFORMS=cuda asks for devices that JAX cannot use here" in done.out
+    assert "XLA_FLAGS=--nonsense=1 ends every process that uses JAX (Unknown flag" in done.out
+
+
+def test_an_old_jax_is_told(monkeypatch):
+    from twinax.cli import _doctor
+
+    monkeypatch.setattr(_doctor, "version", lambda name: "0.4.30")
+    assert "jax 0.4.30 is too old, 0.8 or newer is needed" in str(_doctor.old_jax())
 
 
 def test_debugging_shows_the_traceback(twinax, monkeypatch):

@@ -4,7 +4,6 @@ With a robot's MJCF, look at that instead: parts, pairs that can touch, solver, 
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import shutil
@@ -15,6 +14,8 @@ from typing import Any
 
 from twinax import __version__
 from twinax.cli import _cache, _console
+from twinax.errors import TwinaxError
+from twinax.platforms import explain, find_devices
 
 HELP = "versions, devices and speed of this machine, or what slows down a robot's MJCF"
 
@@ -44,13 +45,17 @@ def run(found: Namespace) -> int:
         from twinax.cli import _robot_doctor
 
         return _robot_doctor.examine(Path(found.robot), 0.0 if found.quick else 0.5)
-    import jax
-
     from twinax.conf.limits import GIGABYTE
     from twinax.memory import available_memory
 
     missing = [name for name in CORE if version(name) is None]
-    devices = ", ".join(f"{device.platform} {device.device_kind}" for device in jax.devices())
+    # What is wrong with one part must not hide the others.
+    wrong = [sentence for sentence in (wrong_flags(), old_jax()) if sentence]
+    try:
+        devices = ", ".join(f"{device.platform} {device.device_kind}" for device in find_devices())
+    except (TwinaxError, *_BROKEN) as error:
+        devices = "none that JAX can use"
+        wrong.append(str(error) if isinstance(error, TwinaxError) else f"jax cannot be imported: {_line(error)}")
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     _console.facts(
         {
@@ -69,10 +74,43 @@ def run(found: Namespace) -> int:
         rows.append((name, version(name) or "not installed", purpose, f"pip install 'twinax[{extra}]'"))
     _console.table("extras", ("package", "version", "for", "to install"), rows, 4)
     if not found.quick:
-        _console.table("product of two 1024 x 1024 float32 matrices", ("with", "GFLOP/s"), matrix_rates())
+        rates = [(name, _measured(rate, name, wrong)) for name, rate in RATES.items() if version(name) is not None]
+        _console.table("product of two 1024 x 1024 float32 matrices", ("with", "GFLOP/s"), rates)
     if missing:
-        print(f"missing: pip install {' '.join(missing)}")
-    return 1 if missing else 0
+        wrong.append(f"missing: pip install {' '.join(missing)}")
+    for sentence in dict.fromkeys(wrong):
+        print(sentence)
+    return 1 if wrong else 0
+
+
+def wrong_flags() -> str | None:
+    """What XLA says of XLA_FLAGS that it does not know; it would end this process, so another one asks it."""
+    import subprocess
+    import sys
+
+    flags = os.environ.get("XLA_FLAGS")
+    if not flags:
+        return None
+    asked = [sys.executable, "-c", "import jax; jax.devices('cpu')"]
+    done = subprocess.run(
+        asked, capture_output=True, text=True, check=False, env={**os.environ, "JAX_PLATFORMS": "cpu"}
+    )
+    said = next((line for line in done.stderr.splitlines() if "XLA_FLAGS" in line), None)
+    if done.returncode == 0 or said is None:
+        return None
+    del os.environ["XLA_FLAGS"]
+    reason = said.partition("] ")[2]
+    return f"XLA_FLAGS={flags} ends every process that uses JAX ({reason}); unset or correct it"
+
+
+def old_jax(least: tuple[int, int] = (0, 8)) -> str | None:
+    """A sentence where JAX is older than what this library is written for."""
+    found = version("jax")
+    numbers = tuple(int(part) for part in (found or "").split(".")[:2] if part.isdigit())
+    if len(numbers) < 2 or numbers >= least:
+        return None
+    wanted = ".".join(map(str, least))
+    return f"jax {found} is too old, {wanted} or newer is needed: pip install --upgrade 'jax>={wanted}'"
 
 
 def version(package: str) -> str | None:
@@ -95,20 +133,40 @@ def cache_state() -> str:
     return f"{path} ({_writable(path)}, {len(files)} programs, {size:.1f} MB)"
 
 
-def matrix_rates(size: int = 1024, repeats: int = 5) -> list[tuple[str, float]]:
-    """GFLOP/s of each framework that is installed: the best of a few products."""
+def jax_rate(size: int = 1024, repeats: int = 5) -> float:
+    """GFLOP/s of JAX: the best of a few products."""
     import jax
     import jax.numpy as jnp
 
     product = jax.jit(jnp.matmul)
     ones = jnp.ones((size, size), jnp.float32)
-    rates = [("jax", _rate(lambda: jax.block_until_ready(product(ones, ones)), size, repeats))]
-    if importlib.util.find_spec("torch") is not None:
-        import torch
+    return _rate(lambda: jax.block_until_ready(product(ones, ones)), size, repeats)
 
-        tensor = torch.ones(size, size)
-        rates.append(("torch", _rate(lambda: tensor @ tensor, size, repeats)))
-    return rates
+
+def torch_rate(size: int = 1024, repeats: int = 5) -> float:
+    """The same of PyTorch."""
+    import torch
+
+    tensor = torch.ones(size, size)
+    return _rate(lambda: tensor @ tensor, size, repeats)
+
+
+RATES = {"jax": jax_rate, "torch": torch_rate}
+_BROKEN = (ImportError, OSError, RuntimeError, AttributeError, AssertionError)
+"""What a library raises that is installed and does not work: parts that are missing, or do not fit each other."""
+
+
+def _measured(rate: Any, name: str, wrong: list[str]) -> float | None:
+    """The rate, or none and a sentence."""
+    try:
+        return rate()
+    except _BROKEN as error:
+        wrong.append(explain(error) or f"{name} is installed and does not work: {_line(error)}")
+        return None
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _rate(function: Any, size: int, repeats: int) -> float:

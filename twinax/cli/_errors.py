@@ -6,6 +6,7 @@ import os
 import sys
 
 from twinax.errors import TwinaxError
+from twinax.platforms import explain
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 STOPPED = (INTERRUPTED, 143)
@@ -14,7 +15,8 @@ STOPPED = (INTERRUPTED, 143)
 
 def known_errors() -> tuple[type[BaseException], ...]:
     """Types that `describe` knows; evaluated only when something was raised, so nothing is imported for it."""
-    types: list[type[BaseException]] = [TwinaxError, OSError, MemoryError, RuntimeError, KeyboardInterrupt]
+    types: list[type[BaseException]] = [TwinaxError, OSError, MemoryError, RuntimeError, AssertionError, ImportError]
+    types.append(KeyboardInterrupt)
     for module, name in (("hydra.errors", "HydraException"), ("omegaconf.errors", "OmegaConfBaseException")):
         if module in sys.modules:
             types.append(getattr(sys.modules[module], name))
@@ -23,9 +25,11 @@ def known_errors() -> tuple[type[BaseException], ...]:
 
 def describe(error: BaseException) -> tuple[str | None, int]:
     """One line for the person and the exit code; None when it is a defect of ours and needs its traceback."""
+    if isinstance(error, ImportError):
+        error = _interrupt_behind(error) or error
     text = " ".join(str(error).split())
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted", INTERRUPTED
+        return text or "interrupted", getattr(error, "exit_code", INTERRUPTED)
     if isinstance(error, TwinaxError):
         return text, _code(error)
     if isinstance(error, BrokenPipeError):
@@ -37,9 +41,21 @@ def describe(error: BaseException) -> tuple[str | None, int]:
         return f"{error.strerror or text}{where}", FAILED
     if isinstance(error, MemoryError) or _out_of_memory(text):
         return "not enough memory; make the networks, the batch or the environment smaller", FAILED
-    if isinstance(error, RuntimeError):
-        return None, FAILED
+    if isinstance(error, ImportError):
+        # A library that is missing or broken; one of our own modules that is missing is a defect.
+        ours = error.name is not None and error.name.partition(".")[0] == "twinax"
+        sentence = f"a library cannot be imported ({text}); `twinax doctor` shows what is wrong"
+        return None if ours else sentence, FAILED
+    if isinstance(error, RuntimeError | AssertionError):
+        return explain(error), BAD_INPUT
     return text, BAD_INPUT
+
+
+def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """The interrupt that made an import fail, if one did."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _code(error: TwinaxError) -> int:

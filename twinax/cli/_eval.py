@@ -18,6 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run's directory")
     parser.add_argument("--seed", type=int, help="root of the evaluation's draws (default: a new one each time)")
     parser.add_argument("--film", action="store_true", help="film one episode, with figures of its reward and gait")
+    _settings.add_trust(parser)
     _settings.add_overrides(parser)
 
 
@@ -28,7 +29,7 @@ def run(found: Namespace) -> int:
 
     directory = Path(found.run)
     stored = runs.RunDirectory(directory)
-    config = conf.restore(stored.read_config(), found.overrides, str(stored.config_path))
+    config = conf.restore_run(directory, found.overrides, found.trust)
     trainer = config.trainer
     left_out: list[str] = []
     problem = conf.build_untrained(config, left_out.append)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from twinax.cli import _console
+from twinax.cli import _console, _settings
 
 HELP = "write a run's policy as ONNX, or as safetensors for PyTorch"
 
@@ -17,13 +17,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run's directory")
     parser.add_argument("file", metavar="FILE", help="policy.onnx or policy.safetensors")
     parser.add_argument("--seed", type=int, help="which of several seeds (default: the first)")
+    _settings.add_trust(parser)
 
 
 def run(found: Namespace) -> int:
     from twinax.ppo import export, read_policy
     from twinax.ppo._onnx import ROWS
 
-    policy = read_policy(found.run, found.seed)
+    policy = read_policy(found.run, found.seed, found.trust)
     done = export(policy, found.file)
     actions = f"one of {policy.outputs}" if policy.discrete else f"{policy.outputs} numbers"
     _console.facts(

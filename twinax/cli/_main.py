@@ -103,11 +103,7 @@ def parse(argv: Sequence[str]) -> Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code.
-
-    >>> main(["train", "env=grid", "trainer.steps=10", "run.dir=runs/first"])   # doctest: +SKIP
-    0
-    """
+    """Run a command and return its exit code, with one sentence for what a person can mend."""
     words = sys.argv[1:] if argv is None else list(argv)
     debug = os.environ.get("TWINAX_DEBUG", "") not in ("", "0")
     try:

@@ -12,7 +12,6 @@ import dataclasses
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from twinax.cli import _board, _console, _eval, _keyboard, _settings
@@ -32,6 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", metavar="RUN", help="a run's directory (default: players that do not learn)")
     parser.add_argument("--agent", type=int, default=0, metavar="K", help="which agent is yours, from 0 (default 0)")
     parser.add_argument("--seed", type=int, help="root of all draws (default: a new one each time)")
+    _settings.add_trust(parser)
     _settings.add_overrides(parser)
 
 
@@ -53,8 +53,9 @@ def run(found: Namespace) -> int:
     if directory is None:
         world, epoch = _scripted(overrides, found.agent, seed)
     else:
-        world, epoch = _trained(directory, overrides, seed)
+        world, epoch = _trained(directory, overrides, seed, found.trust)
     _check_agent(found.agent, world)
+    _console.console()  # what draws is imported before the terminal is changed
     with _keyboard.keys() as read:
         game = Game(world, found.agent, read)
         try:
@@ -117,18 +118,17 @@ Epoch = Callable[..., Any]
 """Plays an epoch with `hand` and `watch`."""
 
 
-def _trained(directory: str, overrides: list[str], seed: int) -> tuple[Any, Epoch]:
+def _trained(directory: str, overrides: list[str], seed: int, trust: bool) -> tuple[Any, Epoch]:
     """The world of a run, and an epoch with its agents."""
     import functools
 
     import numpy as np
 
-    from twinax import conf, engines, noise, runs, tree
+    from twinax import conf, engines, noise, tree
     from twinax.iqn import Agents
     from twinax.runs import checkpoint
 
-    stored = runs.RunDirectory(Path(directory))
-    config = conf.restore(stored.read_config(), overrides, str(stored.config_path))
+    config = conf.restore_run(directory, overrides, trust)
     problem = conf.build_problem(config)
     if not isinstance(problem, Agents):
         raise _no_world(f"{directory} is a run of experiment={config.experiment}, which")

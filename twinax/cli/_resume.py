@@ -16,6 +16,7 @@ _FIXED = ("seed", "seeds", "run.dir", "experiment")
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run's directory")
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+    _settings.add_trust(parser)
     _settings.add_overrides(parser)
 
 
@@ -27,8 +28,7 @@ def run(found: Namespace) -> int:
         if override.partition("=")[0] in _FIXED:
             raise TwinaxError(f"'{override}' cannot change in an existing run: start a new one with `twinax train`")
     directory = Path(found.run)
-    stored = runs.RunDirectory(directory)
-    config = conf.restore(stored.read_config(), found.overrides, str(stored.config_path))
+    config = conf.restore_run(directory, found.overrides, found.trust)
     config.run.dir = str(directory)
     trainer = config.trainer
     devices = provide_devices(trainer.devices)

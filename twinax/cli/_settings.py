@@ -12,6 +12,13 @@ def add_overrides(parser: ArgumentParser) -> None:
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings, such as trainer.steps=100")
 
 
+def add_trust(parser: ArgumentParser) -> None:
+    """For commands that build what somebody else's run says."""
+    parser.add_argument(
+        "--trust", action="store_true", help="run the code of other packages that the run names, though it is not yours"
+    )
+
+
 def choose_directory(config: Any, kind: str | None = None) -> Path:
     """`run.dir`, or a new name under runs/ made of the date and what is run."""
     import datetime

@@ -38,6 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--slurm", action="append", default=[], metavar="KEY=VALUE", help="another option of sbatch, such as partition"
     )
     parser.add_argument("--status", action="store_true", help="show what there is so far and start nothing")
+    _settings.add_trust(parser)
     _settings.add_overrides(parser)
 
 
@@ -50,7 +51,7 @@ def run(found: Namespace) -> int:
     wanted = read_wanted(found)
     directory, overrides = split_directory(found.overrides)
     if found.status or not overrides:
-        tasks = sweeps.read(must_be_given(directory))
+        tasks = trusted(sweeps.read(must_be_given(directory)), found.trust or found.status)
     else:
         tasks = begin(directory, overrides)
     home = Path(tasks[0].sweep)
@@ -67,6 +68,23 @@ def run(found: Namespace) -> int:
     if errors:
         print(f"{errors} of {len(left)} tasks failed; go on with: twinax sweep run.dir={home}")
     return 1 if errors else 0
+
+
+def trusted(tasks: list[Task], trust: bool) -> list[Task]:
+    """The tasks of a sweep that was begun, unless it is somebody else's and names code of other packages."""
+    import dataclasses
+
+    from twinax import conf
+    from twinax.runs import origin
+
+    if trust:
+        return [dataclasses.replace(task, trust=True) for task in tasks]
+    named: dict[str, str] = {}
+    for task in tasks:
+        if any(":" in override for override in task.overrides):
+            named |= origin.named_code(conf.as_dict(conf.compose(task.overrides)))
+    origin.require_trust(Path(tasks[0].sweep) / "sweep.json", named)
+    return tasks
 
 
 def begin(directory: Path | None, overrides: Sequence[str]) -> list[Task]:

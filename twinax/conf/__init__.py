@@ -9,7 +9,7 @@
 
 from collections.abc import Callable
 
-from twinax.conf._compose import compose, restore, split_commas
+from twinax.conf._compose import compose, restore, restore_run, split_commas
 from twinax.conf._keys import documentation, known_keys
 from twinax.conf._registry import Experiment, Group, Preset, experiment_names, find_experiment
 from twinax.conf._sections import Root, as_dict
@@ -28,6 +28,7 @@ __all__ = [
     "find_experiment",
     "known_keys",
     "restore",
+    "restore_run",
     "split_commas",
 ]
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from twinax.conf import _aliases, _keys
 from twinax.conf._registry import Experiment, Preset, find_experiment
 from twinax.conf._sections import check
 from twinax.errors import TwinaxError
+
+_LARGEST = 2**63
+"""Where whole numbers end that arrays can hold; larger ones do not even become floats."""
 
 
 def compose(overrides: Sequence[str] = ()) -> Any:
@@ -28,24 +32,54 @@ def compose(overrides: Sequence[str] = ()) -> Any:
     return _finish(_set_values(_compose_groups(experiment, choices), values, experiment))
 
 
-def restore(stored: Mapping[str, Any], overrides: Sequence[str] = (), source: str = "config.yaml") -> Any:
-    """The configuration that a run was started with, as read from its config.yaml, with values changed."""
+def restore_run(run: Path | str, overrides: Sequence[str] = (), trust: bool = False) -> Any:
+    """The configuration that a run was started with, with values changed.
+
+    A run that names code of other packages (`package.module:Name`) is refused before anything of it is imported, unless
+    this user made it on this machine, or `trust` says that its code may run.
+
+    >>> restore_run("runs/first", ["trainer.steps=2000"])                   # doctest: +SKIP
+    """
+    from twinax.runs import RunDirectory, origin
+
+    directory = RunDirectory(Path(run))
+    stored = directory.read_config()
+    if not trust:
+        origin.require_trust(directory.config_path, origin.named_code(stored))
+    return restore(stored, overrides, str(directory.config_path), trust=True)
+
+
+def restore(
+    stored: Mapping[str, Any], overrides: Sequence[str] = (), source: str = "config.yaml", trust: bool = False
+) -> Any:
+    """The configuration that these plain values say, with some of them changed; `restore_run` reads those of a run.
+
+    Values that take theirs from elsewhere (`${...}`) are refused, and without `trust` those that name code.
+    """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    from twinax.runs import origin
+
+    for key, value in origin.leaves(stored):
+        if _is_interpolated(value):
+            raise TwinaxError(f"{source} has {key}={value}; a stored configuration holds plain values, never ${{...}}")
+        _refuse_size(key, value, source)
+    if not trust and (named := origin.named_code(stored)):
+        raise origin.untrusted(source, named, "nothing shows who wrote it")
     experiment = find_experiment(str(stored.get("experiment", "gflownet")))
     choices, values = _sort_overrides(overrides, experiment)
     if choices:
         name, choice = next(iter(choices.items()))
         raise TwinaxError(f"{name}={choice} cannot change in an existing run: start a new one with `twinax train`")
-    named = {}
+    chosen = {}
     for name, group in experiment.groups.items():
         section = stored.get(name)
         if not isinstance(section, dict) or "name" not in section:
             raise TwinaxError(f"{source} has no {name}.name, so it is not the configuration of a {experiment.name} run")
-        named[name] = group.resolve(name, str(section["name"]))
+        chosen[name] = group.resolve(name, str(section["name"]))
     try:
-        merged = OmegaConf.merge(_compose_groups(experiment, named), dict(stored))
+        merged = OmegaConf.merge(_compose_groups(experiment, chosen), dict(stored))
     except OmegaConfBaseException as error:
         raise TwinaxError(f"{source} does not fit this version: {_first_line(error)}") from error
     return _finish(_set_values(merged, values, experiment))
@@ -74,6 +108,8 @@ def _sort_overrides(overrides: Sequence[str], experiment: Experiment) -> tuple[d
     choices: dict[str, str] = {}
     values: dict[str, Any] = {}
     known = _keys.known_keys(experiment)
+    for text in overrides:
+        _refuse_interpolation(text)
     for text in _aliases.rewrite(overrides, experiment):
         override = _parse(text)
         key = override.key_or_group
@@ -92,6 +128,34 @@ def _sort_overrides(overrides: Sequence[str], experiment: Experiment) -> tuple[d
         else:
             raise _keys.unknown_key(key, experiment)
     return choices, values
+
+
+def _refuse_interpolation(text: str) -> None:
+    """Values are written into the run, so none is taken from the environment or from elsewhere without being seen."""
+    if "$" in text and (_is_interpolated(text) or any(_is_interpolated(x) for x in _texts(_parse(text).value()))):
+        raise TwinaxError(f"'{text}' takes its value from elsewhere by ${{...}}; write the value itself")
+
+
+def _refuse_size(key: str, value: Any, source: str = "") -> None:
+    if isinstance(value, int) and abs(value) >= _LARGEST:
+        where = f"in {source} " if source else ""
+        raise TwinaxError(f"{where}{key} has {value.bit_length()} bits; a whole number here has at most 63")
+
+
+def _is_interpolated(value: Any) -> bool:
+    return isinstance(value, str) and "${" in value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a value as Hydra's grammar gives it, without the escapes."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from (str(key), *_texts(inner))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)
+    else:
+        yield str(value)
 
 
 def _example(section: str, known: dict[str, Any]) -> str:
@@ -174,6 +238,7 @@ def _set_values(config, values: dict[str, Any], experiment: Experiment):
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
 
     for key, value in values.items():
+        _refuse_size(key, value)
         try:
             OmegaConf.update(config, key, value)
         except (ConfigKeyError, AttributeError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from twinax.engines._engine import Engine, NonFinite
 from twinax.errors import TwinaxError, UnknownName, require
+from twinax.platforms import find_devices
 from twinax.problem import Problem
 
 MODES = ("torch", "hybrid", "jax")
@@ -15,7 +16,7 @@ __all__ = ["ALIASES", "MODES", "Engine", "NonFinite", "make_engine", "mode_name"
 
 def mode_name(mode: str) -> str:
     """The mode behind a name or alias; unknown names list the known ones."""
-    name = ALIASES.get(mode, mode)
+    name = ALIASES.get(mode, mode) if isinstance(mode, str) else None
     if name not in MODES:
         raise UnknownName("trainer.mode", mode, (*MODES, *ALIASES))
     return name
@@ -71,6 +72,7 @@ def make_engine(
         import jax
 
         jax.config.update("jax_enable_x64", True)
+    find_devices()
     if name == "jax":
         from twinax.engines._jax import JaxEngine
         from twinax.engines._seed_threads import SeedThreads

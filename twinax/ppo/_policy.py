@@ -110,8 +110,10 @@ class Policy:
         return dataclasses.replace(self, agent=agent, moments=moments)
 
 
-def read_policy(run: Path | str, seed: int | None = None) -> Policy:
+def read_policy(run: Path | str, seed: int | None = None, trust: bool = False) -> Policy:
     """The policy in a run's newest whole checkpoint; of several seeds the one asked for, else the first.
+
+    With `trust`, code of other packages that somebody else's run names may run.
 
     >>> read_policy("runs/walk").act(observation)                           # doctest: +SKIP
     """
@@ -125,7 +127,7 @@ def read_policy(run: Path | str, seed: int | None = None) -> Policy:
             f"the run {stored.path} has no config.yaml, so its problem is not known here; "
             "in Python use twinax.ppo.Policy.of(problem, run.state)"
         )
-    config = conf.restore(stored.read_config(), [], str(stored.config_path))
+    config = conf.restore_run(stored.path, trust=trust)
     problem = conf.build_untrained(config)
     if not isinstance(problem, PPO):
         raise TwinaxError(f"the run {stored.path} is of experiment={config.experiment}; only PPO has such a policy")

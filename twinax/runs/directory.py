@@ -2,6 +2,7 @@
 
 config.yaml         the whole configuration (absent when the run was started from Python without one); its first line
                     has a sum over the others
+origin.json         shows this user that config.yaml is theirs, only where it names code of other packages
 sources/            copies of files that it names, such as a robot's MJCF; sources.json has their sums
 metrics.jsonl       one object per logged step
 metrics.csv         the same rows as a table, written when a training ends
@@ -29,12 +30,24 @@ from typing import Any
 
 from twinax.bridge._weights import encode_weights
 from twinax.errors import TwinaxError
-from twinax.runs import checkpoint, files, lock, metrics, metrics_csv, plain, sealed, sources, summary
+from twinax.runs import (
+    checkpoint,
+    files,
+    lock,
+    metrics,
+    metrics_csv,
+    origin,
+    plain,
+    sealed,
+    settings_file,
+    sources,
+    summary,
+)
 
 # Other commands may have left these in a directory before a training uses it.
 _FOREIGN = {"parity.json", "compare.json"}
 # What a training has written before its first checkpoint.
-_BEGUN = {"config.yaml", "metrics.jsonl", "checkpoints", sources.FOLDER, sources.SUMS}
+_BEGUN = {"config.yaml", "metrics.jsonl", "checkpoints", origin.FILE, sources.FOLDER, sources.SUMS}
 _OWN = {"metrics.csv", "summary.json", "weights", "plots", "films", "tensorboard", "report.html", "eval.json"}
 _SUM = re.compile(r"# sha256 of the lines below: ([0-9a-f]{64})\n")
 _FIXED = ("experiment", "seed", "seeds")
@@ -127,8 +140,6 @@ class RunDirectory:
 
     def read_config(self) -> dict[str, Any]:
         """config.yaml as plain data, files of the run's own by where they lie now."""
-        import yaml
-
         if not self.config_path.exists():
             self.must_exist()
             raise TwinaxError(
@@ -136,12 +147,7 @@ class RunDirectory:
                 f"continue it with twinax.resume({str(self.path)!r}, problem=...)"
             )
         self.refuse_links()
-        try:
-            config = yaml.load(self.config_text(), _without_aliases())
-        except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-            raise TwinaxError(f"{self.config_path} cannot be read: {' '.join(str(error).split())}") from error
-        if not isinstance(config, dict):
-            raise TwinaxError(f"{self.config_path} holds a {type(config).__name__}, not a configuration")
+        config = settings_file.parse(self.config_text(), self.config_path)
         self._refuse_another(config)
         return sources.found(self.path, config)
 
@@ -185,6 +191,7 @@ class RunDirectory:
         first = f"# sha256 of the lines below: {hashlib.sha256(text.encode('utf-8')).hexdigest()}\n"
         with files.writing("the configuration", self.config_path, self.path):
             files.replace_file(self.config_path, first + text)
+        origin.vouch(self.config_path, bool(origin.named_code(kept)))
 
     def read_summary(self) -> dict[str, Any]:
         """summary.json, or an empty dict before the first one was written."""
@@ -237,19 +244,6 @@ class RunDirectory:
         if not self.path.is_dir():
             return set()
         return {entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")}
-
-
-def _without_aliases() -> Any:
-    """YAML's safe loader, which builds no objects, without aliases: a few lines of them can stand for gigabytes."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                raise yaml.YAMLError("it has an alias, which a run never writes")
-            return super().compose_node(parent, index)
-
-    return Loader
 
 
 def container(config: Any) -> Any:

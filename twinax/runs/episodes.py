@@ -29,7 +29,7 @@ def show(problem: Problem, state: State, seed: int, directory: RunDirectory) -> 
         if shown is not None:
             save(directory, shown, int(state.step))
             if shown.view.frames is None:
-                say(f"no film of an episode: {shown.view.drawn}")
+                return shown.view.drawn
     except (TwinaxError, OSError) as error:
         return str(error)
     except Exception as error:  # a stranger's world, Matplotlib or Pillow

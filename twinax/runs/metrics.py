@@ -104,9 +104,9 @@ def trim(path: Path, step: int, account: Account | None = None, tell: Tell | Non
         rows = [json.loads(line) for line in whole.decode("utf-8").splitlines()]
         # The row of an evaluation is written after the checkpoint of its step.
         later = _examine(rest, None, step, until=step)
-        fits = not later.trouble and all(row["step"] == step for row in later.rows)
-        fits = fits and not (rows and rows[-1]["step"] >= step)
-        log = Log([*rows, *later.rows], whole.decode("utf-8") + later.text) if fits else Log(rows, whole.decode("utf-8"))
+        fits = [row["step"] for row in later.rows] == [step] and not (rows and rows[-1]["step"] >= step)
+        text = whole.decode("utf-8")
+        log = Log([*rows, *later.rows], text + later.text) if fits and not later.trouble else Log(rows, text)
     else:
         kept, log = content, _examine(content, account, step, until=step)
     with files.writing("the log", path, path.parent):

@@ -1,6 +1,7 @@
 """A sweep: one training for each combination of settings, each a run of its own in the sweep's directory.
 
 sweep.json          the settings of every task, written before the first begins
+origin.json         shows this user that sweep.json is theirs, only where it may name code of other packages
 sweep.csv           a row for each task: settings, status, metrics
 000/, 001/, ...     the runs
 logs/000.log        what the command of a task printed
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from twinax.errors import TwinaxError
 from twinax.interval import half_width
-from twinax.runs import checkpoint, files, metrics_csv, plain
+from twinax.runs import checkpoint, files, metrics_csv, origin, plain
 from twinax.runs.directory import RunDirectory
 from twinax.runs.summary import NO_RESULTS
 
@@ -34,6 +35,8 @@ class Task:
     """Its number, which names its run."""
     overrides: tuple[str, ...]
     """Its settings, `run.dir` left out."""
+    trust: bool = field(default=False, compare=False)
+    """Whether code of other packages that its run names may run: the sweep began that run itself, or was told so."""
 
     @property
     def run(self) -> Path:
@@ -61,7 +64,7 @@ class Task:
         if self.status() == "finished":
             return []
         if checkpoint.steps(self.run):
-            return ["resume", str(self.run)]
+            return ["resume", str(self.run), *(["--trust"] if self.trust else [])]
         return ["train", *self.overrides, _quoted("run.dir", str(self.run))]
 
 
@@ -87,19 +90,29 @@ def make(directory: Path, combinations: Sequence[Sequence[str]]) -> list[Task]:
     with files.writing("the sweep", path):
         (directory / "logs").mkdir(parents=True, exist_ok=True)
         files.replace_file(path, plain.dumps(stored, indent=2) + "\n")
-    return tasks
+    origin.vouch(path, any(":" in override for task in tasks for override in task.overrides))
+    return [replace(task, trust=True) for task in tasks]
 
 
 def read(directory: Path) -> list[Task]:
-    """The tasks of a sweep that was begun."""
+    """The tasks of a sweep that was begun, which may be somebody else's."""
     path = directory / "sweep.json"
     if not path.exists():
         raise TwinaxError(f"{directory} holds no sweep to go on with; give settings with several values, as seed=0,1,2")
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        return [Task(str(directory), one["name"], tuple(one["overrides"])) for one in stored["tasks"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        tasks = [Task(str(directory), one["name"], tuple(one["overrides"])) for one in stored["tasks"]]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise TwinaxError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+    if not tasks:
+        raise TwinaxError(f"{path} has no tasks; begin another sweep in another run.dir")
+    for number, task in enumerate(tasks):
+        # A name is a place below the sweep and nowhere else, and settings are words of a command.
+        if task.name != f"{number:03d}" or not all(isinstance(x, str) and "=" in x[1:] for x in task.overrides):
+            raise TwinaxError(f"{path} cannot be read: task {number} is not as a sweep writes it")
+        if any(override.startswith("-") for override in task.overrides):
+            raise TwinaxError(f"{path} cannot be read: task {number} has an option among its settings")
+    return tasks
 
 
 def varied(tasks: Sequence[Task]) -> list[str]:
