@@ -12,7 +12,7 @@ import jax.tree_util as jtu
 import numpy as np
 import pytest
 
-from twinax import tree
+from twinax import conf, tree
 from twinax.engines import make_engine
 from twinax.envs import TreasureHunt
 from twinax.envs._world import decode
@@ -461,7 +461,16 @@ def test_wrong_options_are_refused(options, words):
 RINGS = [{}, {"frames": 1}, {"frames": 4}, {"memory": 27}, {"memory": 11, "frames": 4}, {"memory": 17, "n_step": 3}]
 
 
-@pytest.mark.parametrize("habits", [{}, {"store_done": False}, {"store_done": False, "returns": False, "n_step": 2}])
+@pytest.mark.parametrize(
+    "habits",
+    [
+        {},
+        {"store_done": False},
+        {"store_done": False, "returns": False, "n_step": 2},
+        {"store_done": False, "returns": False, "clear_gap": False, "ring": False},
+        {"n_step": 2, "ring": False},
+    ],
+)
 @pytest.mark.parametrize("ring", RINGS)
 def test_steps_that_can_be_drawn_are_counted(ring, habits):
     options = {"memory": 30, "frames": 2, "n_step": 1, **ring, **habits}
@@ -480,3 +489,10 @@ def test_learning_starts_when_a_batch_can_be_drawn(batch_size, wanted):
     engine.start(0)
     assert made.warm_up == wanted
     np.testing.assert_array_equal(engine.run(4)["trained"], np.arange(4) >= wanted)
+
+
+def test_learning_starts_with_the_original():
+    """Its memory counts an epoch of 50 turns as 51 slots, and needs 256 of the 6 fewer windows: after six epochs."""
+    made = conf.build_problem(conf.compose(["experiment=treasurehunt", "preset=sorrel"]))
+    assert made.warm_up == 5
+    assert [made.learners["iqn"].replay.available(50, epochs) for epochs in (5, 6, 100)] == [249, 300, 1018]

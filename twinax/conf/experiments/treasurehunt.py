@@ -160,10 +160,11 @@ SEED = {
 
 SORREL = {
     **SEED,
-    "replay": {"store_done": False, "clear_gap": False, "returns": False},
+    "replay": {"store_done": False, "clear_gap": False, "returns": False, "ring": False},
     "model": {**SEED["model"], "act_quantiles": 12},
 }
-"""The same with the original's habits: no episode ends, stale frames, and a discount instead of n-step returns."""
+"""The same with the original's habits: no episode ends, stale frames, a discount instead of n-step returns, and windows
+over slots in a row."""
 
 DEFAULT = {
     "model": {
