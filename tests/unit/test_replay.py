@@ -554,10 +554,15 @@ def test_the_replay_is_the_same_in_every_framework(options, double_precision):
         ({"gamma": 1.1}, "gamma is 1.1; it must be between 0 and 1"),
         ({"gamma": -0.1}, "gamma is -0.1"),
         ({"gamma": float("nan")}, "gamma is nan"),
-        ({"alpha": -1.0}, "alpha is -1.0 and beta 0.4"),
+        ({"alpha": -1.0}, "alpha is -1.0; it must be between 0 and 1"),
+        ({"alpha": 1000.0}, "alpha is 1000.0; it must be between 0 and 1"),  # priorities would leave single precision
         ({"alpha": float("nan")}, "alpha is nan"),
         ({"alpha": float("inf")}, "alpha is inf"),
-        ({"beta": 1.5}, "beta 1.5"),
+        ({"beta": 1.5}, "beta is 1.5"),
+        ({"beta": None}, "beta is None; it must be between 0 and 1"),
+        ({"memory": 30.5}, "memory is 30.5; it must be a whole number"),
+        ({"n_step": "3"}, "n_step is '3'; it must be a whole number"),
+        ({"frames": True}, "frames is True; it must be a whole number"),
     ],
 )
 def test_wrong_options_are_refused(options, words):

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.envs._ranges import check_finite, check_shares
 from twinax.envs._world import EMPTY, OUTSIDE, WALL, World, constant, put
-from twinax.errors import TwinaxError, UnknownName
+from twinax.errors import UnknownName
 from twinax.noise import Draw
 from twinax.types import Array, Float, Int
 
@@ -58,11 +59,8 @@ class TreasureHunt(World):
             raise UnknownName("variant of the treasure hunt", self.variant, VARIANTS)
         if self.observation not in OBSERVATIONS:
             raise UnknownName("kind of observation", self.observation, OBSERVATIONS)
-        if not 0 <= self.spawn_prob <= 1:
-            raise TwinaxError(f"spawn_prob is {self.spawn_prob}; it must be between 0 and 1")
-        for label in ("gem_value", "food_value", "bone_value"):
-            if not np.isfinite(getattr(self, label)):
-                raise TwinaxError(f"{label} is {getattr(self, label)}; it must be finite")
+        check_shares(self, ("spawn_prob",))
+        check_finite(self, ("gem_value", "food_value", "bone_value"))
 
     @property
     def items(self) -> dict[str, float]:

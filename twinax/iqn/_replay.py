@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
-from twinax.errors import TwinaxError
+from twinax.envs._ranges import check_counts, check_shares
 from twinax.types import Array, Bool, Float, Int
 
 
@@ -30,7 +30,7 @@ class ReplayOptions:
     gamma: float = 0.99
     """Discount of a turn."""
     alpha: float = 0.0
-    """Prioritised replay: power of the error in the probability of being drawn; 0 draws evenly."""
+    """Prioritised replay: power of the error in the probability of being drawn, at most 1; 0 draws evenly."""
     beta: float = 0.4
     """Prioritised replay: power of the weights that correct for it."""
     store_done: bool = True
@@ -44,16 +44,8 @@ class ReplayOptions:
     place that is written next, and the last slots are not drawn."""
 
     def __post_init__(self):
-        for label in ("memory", "frames", "n_step"):
-            if (value := getattr(self, label)) < 1:
-                raise TwinaxError(f"{label} is {value}; it must be at least 1")
-        if not 0 <= self.gamma <= 1:
-            raise TwinaxError(f"gamma is {self.gamma}; it must be between 0 and 1")
-        if not (0 <= self.alpha < np.inf and 0 <= self.beta <= 1):
-            raise TwinaxError(
-                f"alpha is {self.alpha} and beta {self.beta}; alpha must be finite and not negative, "
-                "beta between 0 and 1"
-            )
+        check_counts(self, ("memory", "frames", "n_step"))
+        check_shares(self, ("gamma", "alpha", "beta"))
 
     @property
     def gap(self) -> int:
