@@ -28,31 +28,6 @@ def _integers(x: np.ndarray) -> np.ndarray:
     return (x.astype(np.float64) + 0.0).view(np.int64) if x.dtype.kind == "f" else x.astype(np.int64)
 
 
-def keys_of(rows: np.ndarray) -> np.ndarray:
-    """One whole number for each row of integers, equal exactly where the rows are, however many columns there are."""
-    keys, size = np.zeros(len(rows), np.int64), 1  # keys lie in 0..size - 1; Python's integers do not overflow
-    for column in np.ascontiguousarray(rows.T) if len(rows) else ():
-        low, high = int(column.min()), int(column.max())
-        if size * (high - low + 1) > MOST:
-            # Places among the distinct values are as good as the values, and there are no more of them than rows.
-            keys, size = _places(keys)
-        if size * (high - low + 1) > MOST:
-            column, high = _places(column)
-            low, high = 0, high - 1
-        keys = keys * (high - low + 1) + (column - low)
-        size *= high - low + 1
-    return keys
-
-
-MOST = 2**62
-"""Keys stay below this, so that an int64 holds them."""
-
-
-def _places(values: np.ndarray) -> tuple[np.ndarray, int]:
-    distinct, places = np.unique(values, return_inverse=True)
-    return places.reshape(-1), len(distinct)
-
-
 def equal(a: Any, b: Any) -> np.ndarray:
     """Which states of two batches are the same."""
     return (rows_of(a) == rows_of(b)).all(1)

@@ -91,16 +91,20 @@ class TreasureHunt(World):
         else:
             kinds = ("nothing", "wall", "gem", "bone", "food", "agent")
             layers = {"empty": "", "wall": "wall", "outside": "wall"}
-        rows = np.zeros((len(kinds), len(kinds)), np.float32)
-        np.fill_diagonal(rows[1:, 1:], 1.0)
+        rows = np.eye(len(kinds))
+        rows[0] = 0.0
         if self.observation == "rgb":
-            hues = [colorsys.hsv_to_rgb(i / 5 % 1.0, 1.0, 1.0) for i in range(1, len(kinds))]
-            rows = np.concatenate([np.zeros((1, 3)), hues]).astype(np.float32)
-        book = np.zeros((len(self.names), rows.shape[1]), np.float32)
+            # Evenly spaced hues from red on, nothing being black; bytes without fractions, as in the original.
+            hues = np.arange(len(kinds) - 1) / (len(kinds) - 1)
+            rows = np.array([(0, 0, 0), *(colorsys.hsv_to_rgb(hue, 1.0, 1.0) for hue in hues)])
+            rows = np.floor(255 * rows)
+        book = np.zeros((len(self.names), rows.shape[1]))
         for code, name in enumerate(self.names[1:], 1):
             for kind in layers.get(name, name).split():
                 book[code] += rows[kinds.index(kind)]
-        return constant(np.minimum(book, 1.0) if self.observation == "rgb" else book)
+        if self.observation == "rgb":
+            book = np.minimum(book, 255) / 255
+        return constant(book.astype(np.float32))
 
     @cached_property
     def worth(self) -> np.ndarray:

@@ -14,13 +14,9 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.envs import Enumeration, Environment
-from twinax.envs._state_rows import keys_of, rows_of, show
 from twinax.errors import TwinaxError
 from twinax.gflownet import _exact
 from twinax.types import Array, Bool, Int
-
-WIDEST = 4096
-"""Coordinates at and above this make no picture."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +30,12 @@ class MetricOptions:
     top_k: int = 10
     """How many of the best distinct objects in the store are averaged."""
     exact_limit: int = 2_000_000
-    """Worlds with more states than this get no exact metrics; 0: none does."""
+    """Worlds with more states than this get no exact metrics."""
 
     def __post_init__(self):
         for name in ("fifo", "samples", "top_k"):
             if getattr(self, name) < 1:
                 raise TwinaxError(f"metrics.{name} is {getattr(self, name)}; it must be at least 1")
-        if self.exact_limit < 0:
-            raise TwinaxError(
-                f"metrics.exact_limit is {self.exact_limit}; it must be a number of states, or 0 for no exact metrics"
-            )
 
 
 @tree.record
@@ -53,7 +45,7 @@ class Samples:
     objects: Any
     """Finished states, a ring of `fifo` entries."""
     added: Int[Array, ""]
-    """How many objects were added; once the ring is full, its size and the place where the next batch goes."""
+    """How many objects were ever added."""
     modes: Bool[Array, " modes"]
     """Which modes were ever seen."""
 
@@ -79,9 +71,7 @@ class Samples:
         if env.num_modes:
             ids = ops.arange(env.num_modes, self.added)
             modes = modes | ops.any(env.mode(final)[:, None] == ids[None], 0)
-        # Counted round and round, or an int32 would overflow after 2^31 objects.
-        added = self.added + batch
-        return Samples(objects, added - ops.cast(added >= 2 * size, added) * size, modes)
+        return Samples(objects, self.added + batch, modes)
 
 
 def stored(samples: Samples) -> Any:
@@ -104,21 +94,19 @@ def exact_metrics(graph: Enumeration, probabilities: np.ndarray) -> tuple[dict[s
 
 
 def indices_of(graph: Enumeration, objects: Any) -> np.ndarray:
-    """The place of each finished state in an enumeration; one that is not in it is refused."""
-    table, rows = rows_of(graph.states), rows_of(objects)
-    if not len(rows):
-        return np.zeros(0, np.int64)
-    keys = keys_of(np.concatenate([table, rows]))
-    keys, wanted = keys[: len(table)], keys[len(table) :]
+    """The place of each finished state in an enumeration."""
+    table = _rows(graph.states)
+    low, span = table.min(0), np.ptp(table, 0) + 1
+    weights = np.concatenate([np.cumprod(span[::-1])[::-1][1:], [1]])
+    keys = (table - low) @ weights
     order = np.argsort(keys)
-    found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(order) - 1)]
-    if (lost := np.flatnonzero(keys[found] != wanted)).size:
-        raise TwinaxError(
-            f"the finished state {show(objects, int(lost[0]))} is none of the {len(table)} states that the same rules "
-            "reach in NumPy; a state must be equal to the bit in every framework, so keep whole numbers in it, or set "
-            "metrics.exact_limit=0 to do without exact metrics"
-        )
-    return found
+    return order[np.searchsorted(keys, (_rows(objects) - low) @ weights, sorter=order)]
+
+
+def _rows(states: Any) -> np.ndarray:
+    leaves = jtu.tree_leaves(states)
+    columns = [np.asarray(x).reshape(len(x), int(np.prod(np.shape(x)[1:]))) for x in leaves]
+    return np.concatenate(columns, 1).astype(np.int64)
 
 
 def sampled_distribution(graph: Enumeration, objects: Any) -> np.ndarray:
@@ -135,7 +123,7 @@ def top_k_reward(env: Environment, objects: Any, k: int) -> float:
     """Mean reward of the k best distinct objects in the store."""
     if not len(jtu.tree_leaves(objects)[0]):
         return float("nan")
-    _, first = np.unique(keys_of(rows_of(objects)), return_index=True)
+    _, first = np.unique(_rows(objects), axis=0, return_index=True)
     distinct = jtu.tree_map(lambda x: x[first], objects)
     rewards = np.exp(np.sort(np.asarray(env.log_reward(distinct), np.float64))[::-1])
     return float(rewards[:k].mean())
@@ -149,13 +137,10 @@ def correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def marginal(graph: Enumeration, distribution: np.ndarray) -> np.ndarray | None:
-    """The distribution of the first two coordinates of worlds whose `position` is whole numbers; None otherwise."""
+    """The distribution of the first two coordinates of worlds that have a `position`; None otherwise."""
     position = getattr(graph.states, "position", None)
-    if position is None or position.ndim != 2 or position.dtype.kind not in "iu" or not position.size:
+    if position is None:
         return None
-    if position.min() < 0 or position.max() >= WIDEST:
-        return None
-    position = position.astype(np.int64)
     first, second = position[:, 0], position[:, min(1, position.shape[1] - 1)]
     sides = int(position.max()) + 1
     if position.shape[1] == 1:
