@@ -53,23 +53,32 @@ def table(results: dict) -> str:
 
 
 def hunt_table(results: dict) -> str:
-    """Collecting, training and epochs of the treasure hunt beside the original's figures, as Markdown."""
+    """Collecting, training and epochs of the treasure hunt, beside the original if it ran in the same turns."""
     one, both = results["matrix"]["1"], results["matrix"]["2"]
+    machine, original = results["machine"], results.get("original")
     lines = [
         "10 x 10, 5 agents, 50 turns, batch 256, width 250, 12 quantiles, one train step for each agent an epoch.",
-        f"The machine multiplies matrices of these sizes at {one:.0f} GFLOP/s on one core and {both:.0f} on two (XLA).",
-        "In brackets: against Sorrel 1.4.0 on one thread, as measured elsewhere on a 2-core machine.",
+        f"{machine['cores']} cores, jax {machine['jax']}, torch {machine['torch'].split('+')[0]}; compilation apart, "
+        "medians. The machine multiplies matrices of these",
+        f"sizes at {one:.0f} GFLOP/s on one core and {both:.0f} on all (XLA).",
+    ]
+    if original:
+        lines += [
+            f"Original is Sorrel {original['sorrel']} with torch {original['torch'].split('+')[0]} in the same turns, "
+            "networks and batches of the same sizes; in brackets:",
+            "times its speed.",
+        ]
+    lines += [
         "",
         "| mode | epsilon | worlds | cores | agent-steps/s collecting | train steps/s | GFLOP/s | ms an epoch |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, row in results["results"].items():
         mode, _, epsilon, _, worlds, *rest = name.split()
-        collect, train, epoch = row["ratios"]
-        cells = [mode, epsilon, worlds, "1" if rest else "2", f"{row['agent_steps']:,.0f} ({collect:.1f}x)"]
-        cells += [f"{row['train_steps']:.1f} ({train:.1f}x)", f"{row['train_steps'] * results['gigaflops']:.0f}"]
-        seconds = sum(row["epoch"]) / len(row["epoch"])
-        cells.append(f"{1e3 * seconds:.0f}" + (f" ({epoch:.1f}x)" if worlds == "1" else ""))
+        times = [f" ({ratio:.1f}x)" for ratio in row["ratios"]] if row["ratios"] else ["", "", ""]
+        cells = [mode, epsilon, worlds, "1" if rest else str(machine["cores"]), f"{row['agent_steps']:,.0f}{times[0]}"]
+        cells += [f"{row['train_steps']:.1f}{times[1]}", f"{row['train_steps'] * results['gigaflops']:.0f}"]
+        cells.append(f"{1e3 * row['epoch']:.0f}" + (times[2] if worlds == "1" else ""))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -47,7 +47,7 @@ def test_the_default_game():
 
 def test_three_kinds_of_items_and_sorrels_habits(quick_compilation):
     world = TreasureHunt(variant="gem_food_bone", **WORLD)
-    replay = ReplayOptions(memory=50, frames=2, store_done=False, clear_gap=False, returns=False)
+    replay = ReplayOptions(memory=50, frames=2, store_done=False, clear_gap=False, returns=False, ring=False)
     # Agents that learn one after the other in JAX
     check(problem(world, {"iqn": Learners(count=3, replay=replay, **PLAIN)}, parallel=False), 6)
 

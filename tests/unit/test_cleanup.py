@@ -143,6 +143,13 @@ def test_beams_pass_over_agents_and_end_at_walls():
         assert not np.any(world.show(after) == ZAP_BEAM), "neither on the wall nor behind it"
 
 
+def test_a_beam_longer_than_the_world_ends_at_its_wall():
+    world = dataclasses.replace(SMALL, beam_length=10**9)
+    assert world.beams.shape == (4 * len(world.land), 10)
+    after, _ = act(world, scene(world, (8, 3), (8, 5), pollution=[(1, 3), (3, 3), (3, 4)]), 0, CLEAN)
+    assert world.pollution(after)[0] == pytest.approx(1 / 15)
+
+
 def test_a_beam_is_seen_until_its_agent_acts_again():
     state, _ = act(SMALL, scene(SMALL, (4, 3), (4, 4), facing=(UP, LEFT)), 0, CLEAN)
     assert [code(SMALL, state, row, 3) for row in (4, 3, 2, 1)] == [AGENT + UP, *[CLEAN_BEAM] * 3]
@@ -471,6 +478,10 @@ def test_many_worlds_are_single_worlds(rule):
         ({"orchard_rows": 9}, "3 rows of river and 9 of orchard do not fit into the 10 rows"),
         ({"beam_length": 0}, "beam_length is 0"),
         ({"zap_turns": 0}, "zap_turns is 0"),
+        ({"zap_turns": 10**12}, "zap_turns is 1000000000000; it must be at most 2147483647"),
+        ({"zap_turns": 2.5}, "zap_turns is 2.5; it must be a whole number"),
+        ({"pollution_prob": "often"}, "pollution_prob is 'often'; it must be between 0 and 1"),
+        ({"threshold": None}, "threshold is None; it must be above 0"),
         ({"pollution_prob": 1.5}, "pollution_prob is 1.5; it must be between 0 and 1"),
         ({"initial_pollution": -0.1}, "initial_pollution is -0.1"),
         ({"apple_prob": float("nan")}, "apple_prob is nan"),

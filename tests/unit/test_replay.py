@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,8 @@ from twinax.errors import TwinaxError
 from twinax.iqn import Replay, ReplayOptions, sample
 from twinax.iqn._replay import reprioritise
 
-SORREL = {"store_done": False, "clear_gap": False, "returns": False}
+HABITS = {"store_done": False, "clear_gap": False, "returns": False}
+SORREL = {**HABITS, "ring": False}
 
 
 # The slow replay: everything that was ever written, in a list
@@ -144,7 +146,7 @@ def assert_batch(batch, slow, options):
                 assert batch.next_views[a, b].tolist() == next_views
 
 
-SWITCHES = st.fixed_dictionaries({name: st.booleans() for name in SORREL})
+SWITCHES = st.fixed_dictionaries({name: st.booleans() for name in HABITS})
 
 
 @settings(max_examples=60)
@@ -154,7 +156,7 @@ SWITCHES = st.fixed_dictionaries({name: st.booleans() for name in SORREL})
     turns=st.integers(1, 7),
     spare=st.integers(0, 20),
     count=st.integers(1, 7),
-    switches=st.one_of(st.just({}), st.just(SORREL), SWITCHES),
+    switches=st.one_of(st.just({}), st.just(HABITS), SWITCHES),
     seed=st.integers(0, 1000),
 )
 def test_the_ring_is_the_slow_replay(frames, n_step, turns, spare, count, switches, seed):
@@ -222,9 +224,9 @@ def test_the_gap_is_the_history_that_an_agent_saw():
         assert bool(history.any()) == bool(switches)
 
 
-def test_sorrels_habits():
+def test_habits_of_the_original():
     """No ends, so phantom steps in the gaps are drawn, and an episode's last step is followed by a gap."""
-    options = ReplayOptions(memory=30, frames=3, n_step=3, gamma=0.9, **SORREL)
+    options = ReplayOptions(memory=30, frames=3, n_step=3, gamma=0.9, **HABITS)
     replay, slow = filled(options, 5, 6)
     assert not replay.done.any()
     allowed = replay.eligible(options)
@@ -241,6 +243,137 @@ def test_sorrels_habits():
     np.testing.assert_array_equal(batch.next_views[:, :, :-1], batch.views[:, :, 1:])
     ended = ReplayOptions(memory=30, frames=3, n_step=3, gamma=0.9)
     assert filled(ended, 5, 6)[0].eligible(ended).sum() < allowed.sum()
+
+
+# The original's buffer: slots in a row
+
+
+class SlowRow:
+    """One agent in one world: slots that are overwritten, a write position, and a count that lags behind it."""
+
+    def __init__(self, options: ReplayOptions, view: int):
+        self.options = options
+        self.slots = [Slot([0] * view) for _ in range(options.memory)]
+        self.head, self.size = 0, 0
+
+    def add(self, views, actions, rewards):
+        o = self.options
+        for k in range(o.frames - 1):  # a gap is skipped, whatever lies there; it counts as one
+            if o.clear_gap:
+                self.slots[(self.head + k) % o.memory] = Slot([0] * len(views[0]))
+        self.head = (self.head + o.frames - 1) % o.memory
+        self.size = min(self.size + 1, o.memory)
+        for k, (view, action, reward) in enumerate(zip(views, actions, rewards, strict=True)):
+            done = o.store_done and k == len(actions) - 1
+            self.slots[self.head] = Slot(list(view), int(action), float(reward), done)
+            self.head = (self.head + 1) % o.memory
+            self.size = min(self.size + 1, o.memory)
+
+    def draws(self):
+        """Every draw, by the slot of its step: (window, next window, action, reward, discount, weight)."""
+        o, found = self.options, {}
+        for start in range(max(1, self.size - o.frames - 1)):
+            window = [self.slots[start + k] for k in range(o.frames)]
+            following = [self.slots[start + k + 1] for k in range(o.frames)]
+            step = window[-1]
+            discount = 0.0 if step.done else o.gamma**o.n_step
+            weight = 0.0 if any(slot.done for slot in window[:-1]) else 1.0
+            looks = [slot.view for slot in window], [slot.view for slot in following]
+            found[start + o.frames - 1] = (*looks, step.action, step.reward, discount, weight)
+        return found
+
+
+def in_a_row(options, turns, count, seed=0):
+    """The replay and the original's buffers, by agent and world, after some episodes."""
+    replay = Replay.empty(options, AGENTS, WORLDS, VIEW)
+    slow = {(a, w): SlowRow(options, VIEW) for a in range(AGENTS) for w in range(WORLDS)}
+    for views, actions, rewards in episodes(turns, count, seed):
+        for (a, w), one in slow.items():
+            one.add(views[:, a, w].tolist(), actions[:, a, w], rewards[:, a, w])
+        replay = replay.add_episode(options, views, actions, rewards)
+    return replay, slow
+
+
+def assert_row(replay, slow, options, turns, count):
+    """All draws that there are, and no other; each is the one of the original."""
+    one = slow[0, 0]
+    assert (int(replay.head), int(replay.size)) == (one.head, one.size)
+    wanted = [sorted(slot + w * options.memory for w in range(WORLDS) for slot in slow[a, w].draws()) for a in (0, 1)]
+    allowed = replay.eligible(options).reshape(AGENTS, -1)
+    assert [np.flatnonzero(row).tolist() for row in allowed] == wanted
+    assert len(wanted[0]) == WORLDS * options.available(turns, count)
+    batch, ready = sample(replay, options, np.random.default_rng(0).random(allowed.shape), len(wanted[0]))
+    assert ready and not sample(replay, options, np.zeros(allowed.shape), len(wanted[0]) + 1)[1]
+    for a in range(AGENTS):
+        assert sorted(batch.index[a].tolist()) == wanted[a]
+        for b, index in enumerate(batch.index[a].tolist()):
+            world, slot = divmod(index, options.memory)
+            views, next_views, action, reward, discount, weight = slow[a, world].draws()[slot]
+            assert batch.views[a, b].tolist() == views and batch.next_views[a, b].tolist() == next_views
+            assert (batch.actions[a, b], batch.returns[a, b]) == (action, reward)
+            assert (batch.discounts[a, b], batch.weights[a, b]) == (pytest.approx(discount, rel=1e-6), weight)
+
+
+@pytest.mark.parametrize("switches", [{}, {"store_done": True}, {"store_done": True, "clear_gap": True}])
+@pytest.mark.parametrize("frames", [1, 2, 3, 5])
+def test_every_draw_is_one_of_the_original_buffer(frames, switches):
+    """Small memories after each of ten episodes: not full, exactly full, and gone round in many places."""
+    turns, states = 4, set()
+    for memory in (turns + frames, 15, 20, 21):
+        options = ReplayOptions(memory=memory, frames=frames, n_step=3, gamma=0.9, **{**SORREL, **switches})
+        for count in range(1, 11):
+            replay, slow = in_a_row(options, turns, count, seed=memory)
+            assert_row(replay, slow, options, turns, count)
+            written = count * (turns + 1)
+            states.add("full" if written == memory else "part" if written < memory else "round")
+            spanned = [draw[-1] for draw in slow[0, 0].draws().values()]
+            states |= {"learned from"} if any(spanned) else set()
+            states |= {"spans an end"} if not all(spanned) else set()
+    ends = {"spans an end"} if frames > 1 and switches else set()
+    assert states == {"part", "full", "round", "learned from"} | ends
+
+
+@settings(max_examples=40)
+@given(
+    frames=st.integers(1, 5),
+    turns=st.integers(1, 7),
+    spare=st.integers(0, 20),
+    count=st.integers(1, 9),
+    store_done=st.booleans(),
+    clear_gap=st.booleans(),
+)
+def test_a_row_of_slots_is_the_original_buffer(frames, turns, spare, count, store_done, clear_gap):
+    memory = max(turns + frames - 1, frames + 1) + spare
+    switches = {**SORREL, "store_done": store_done, "clear_gap": clear_gap}
+    options = ReplayOptions(memory=memory, frames=frames, n_step=2, gamma=0.9, **switches)
+    assert_row(*in_a_row(options, turns, count), options, turns, count)
+
+
+def test_the_draws_of_the_original_are_even():
+    """Every order of the random numbers, so every draw there is: each pair of windows comes equally often."""
+    options = ReplayOptions(memory=6, frames=2, n_step=3, **SORREL)
+    replay = Replay.empty(options, 1, 1, 1)
+    for first in (1, 4):
+        views = np.arange(first, first + 3, dtype=np.uint8).reshape(3, 1, 1, 1)
+        replay = replay.add_episode(options, views, np.zeros((3, 1, 1), np.int32), np.zeros((3, 1, 1), np.float32))
+    # Slot 2 is written next, so its window joins the newest frame to one of the first episode.
+    assert replay.views[0, 0, :, 0].tolist() == [5, 6, 2, 3, 0, 4] and (replay.head, replay.size) == (2, 6)
+    counts: dict[tuple[int, ...], int] = {}
+    for order in itertools.permutations(range(6)):
+        batch, _ = sample(replay, options, np.array([order], np.float32) / 6, 2)
+        pair = tuple(sorted(batch.index[0].tolist()))
+        counts[pair] = counts.get(pair, 0) + 1
+    assert counts == {(1, 2): 240, (1, 3): 240, (2, 3): 240}
+
+
+def test_the_range_of_the_original_is_never_empty():
+    """It draws its first window as soon as there is a step; with one slot less nothing would lie behind it."""
+    options = ReplayOptions(memory=6, frames=5, **SORREL)
+    replay, slow = in_a_row(options, 1, 1)
+    assert int(replay.size) == 2 and sorted(slow[0, 0].draws()) == [4]
+    assert_row(replay, slow, options, 1, 1)
+    assert ReplayOptions(memory=5, frames=5, **SORREL).available(1, 9) == 0
+    assert ReplayOptions(memory=6, frames=5, **SORREL).available(1, 0) == 0
 
 
 def test_frames_take_a_quarter_at_most():
@@ -421,10 +554,15 @@ def test_the_replay_is_the_same_in_every_framework(options, double_precision):
         ({"gamma": 1.1}, "gamma is 1.1; it must be between 0 and 1"),
         ({"gamma": -0.1}, "gamma is -0.1"),
         ({"gamma": float("nan")}, "gamma is nan"),
-        ({"alpha": -1.0}, "alpha is -1.0 and beta 0.4"),
+        ({"alpha": -1.0}, "alpha is -1.0; it must be between 0 and 1"),
+        ({"alpha": 1000.0}, "alpha is 1000.0; it must be between 0 and 1"),  # priorities would leave single precision
         ({"alpha": float("nan")}, "alpha is nan"),
         ({"alpha": float("inf")}, "alpha is inf"),
-        ({"beta": 1.5}, "beta 1.5"),
+        ({"beta": 1.5}, "beta is 1.5"),
+        ({"beta": None}, "beta is None; it must be between 0 and 1"),
+        ({"memory": 30.5}, "memory is 30.5; it must be a whole number"),
+        ({"n_step": "3"}, "n_step is '3'; it must be a whole number"),
+        ({"frames": True}, "frames is True; it must be a whole number"),
     ],
 )
 def test_wrong_options_are_refused(options, words):

@@ -112,12 +112,13 @@ class SlowHunt:
         hidden = {"empty"}
         if world.variant != "gem":
             kinds, hidden = ("empty", "wall", "gem", "bone", "food", "agent"), {"empty", "sand"}
-        colours = {
-            kind: np.eye(len(kinds))[k]
-            if world.observation == "one_hot"
-            else 255 * np.array(colorsys.hsv_to_rgb(k / 5, 1, 1))
-            for k, kind in enumerate(kinds)
-        }
+        colours = {kind: np.eye(len(kinds))[k] for k, kind in enumerate(kinds)}
+        if world.observation == "rgb":
+            seen_kinds = kinds[1:]
+            colours = {
+                kind: np.array([int(255 * part) for part in colorsys.hsv_to_rgb(k / len(seen_kinds), 1, 1)])
+                for k, kind in enumerate(seen_kinds)
+            }
         y, x = self.find(agent)
         seen = np.zeros((len(colours["wall"]), 2 * r + 1, 2 * r + 1))
         for dy in range(-r, r + 1):
@@ -247,7 +248,48 @@ def test_the_colours_are_those_of_the_slow_game():
         epoch = assert_same_epoch(world, seed=2)
         looks = seen(world, epoch.views).reshape(15, 6, 1, 3, 5, 5)
         assert looks.min() == 0 and looks.max() == 1 and world.observation_size == 75
-        assert len(np.unique(world.codebook.round(5), axis=0)) == len(world.names) - (variant != "gem") * 2
+        # A wall and the outside look alike, and where sand is not seen, so do blank and empty.
+        assert len(np.unique(world.codebook.round(5), axis=0)) == len(world.names) - 1 - (variant != "gem")
+
+
+@pytest.mark.parametrize(
+    ("variant", "bytes_of"),
+    [
+        # Hues 0, 1/5 .. 4/5 for wall, gem, bone, food, agent
+        (
+            "gem_food_bone",
+            {
+                "blank": (0, 0, 0),
+                "empty": (0, 0, 0),
+                "wall": (255, 0, 0),
+                "outside": (255, 0, 0),
+                "gem": (203, 255, 0),
+                "bone": (0, 255, 102),
+                "food": (0, 102, 255),
+                "agent": (204, 0, 255),
+            },
+        ),
+        # Hues 0, 1/4 .. 3/4 for wall, sand, gem, agent: sand (127, 255, 0) shines through gems (0, 255, 255) and
+        # agents (127, 0, 255), and two walls are as red as one.
+        (
+            "gem",
+            {
+                "blank": (0, 0, 0),
+                "empty": (127, 255, 0),
+                "wall": (255, 0, 0),
+                "outside": (255, 0, 0),
+                "gem": (127, 255, 255),
+                "agent": (254, 255, 255),
+            },
+        ),
+    ],
+)
+def test_the_colours_of_the_original(variant, bytes_of):
+    world = TreasureHunt(variant=variant, observation="rgb")
+    found = dict(zip(world.names, world.codebook, strict=True))
+    assert world.codebook.dtype == np.float32 and set(found) == set(bytes_of)
+    for name, colour in bytes_of.items():
+        np.testing.assert_array_equal(found[name], np.array(colour, np.float32) / np.float32(255), err_msg=name)
 
 
 # Rules by hand: maps as text

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.envs._ranges import check_counts, check_finite, check_shares, is_number
 from twinax.envs._world import EMPTY, WALL, World, constant, put
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
@@ -84,21 +85,16 @@ class Cleanup(World):
 
     def __post_init__(self):
         super().__post_init__()
-        for label in ("river_rows", "orchard_rows", "beam_length", "zap_turns"):
-            if (value := getattr(self, label)) < 1:
-                raise TwinaxError(f"{label} is {value}; it must be at least 1")
+        check_counts(self, ("river_rows", "orchard_rows", "beam_length", "zap_turns"))
         if self.river_rows + self.orchard_rows > self.height - 2:
             raise TwinaxError(
                 f"{self.river_rows} rows of river and {self.orchard_rows} of orchard do not fit into the "
                 f"{self.height - 2} rows within the walls; make the world higher"
             )
-        for label in ("pollution_prob", "initial_pollution", "apple_prob"):
-            if not 0 <= (value := getattr(self, label)) <= 1:
-                raise TwinaxError(f"{label} is {value}; it must be between 0 and 1")
-        if not 0 < self.threshold <= 1:
-            raise TwinaxError(f"threshold is {self.threshold}; it must be above 0 and at most 1")
-        if not np.isfinite(self.apple_value):
-            raise TwinaxError(f"apple_value is {self.apple_value}; it must be finite")
+        check_shares(self, ("pollution_prob", "initial_pollution", "apple_prob"))
+        if not (is_number(self.threshold) and 0 < self.threshold <= 1):
+            raise TwinaxError(f"threshold is {self.threshold!r}; it must be above 0 and at most 1")
+        check_finite(self, ("apple_value",))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -148,10 +144,11 @@ class Cleanup(World):
     @cached_property
     def beams(self) -> np.ndarray:
         """The cells of a beam from each cell in each direction, -1 behind a wall: (cells * directions, length)."""
-        ahead = self.steps[:, None] * np.arange(1, self.beam_length + 1)
+        length = min(self.beam_length, max(self.height, self.width))  # a wall is never farther
+        ahead = self.steps[:, None] * np.arange(1, length + 1)
         cells = np.clip(np.arange(len(self.land))[:, None, None] + ahead, 0, len(self.land) - 1)
         clear = np.logical_and.accumulate(self.land[cells] != WALL, -1)
-        return constant(np.where(clear, cells, -1).reshape(-1, self.beam_length).astype(np.int32))
+        return constant(np.where(clear, cells, -1).reshape(-1, length).astype(np.int32))
 
     # Rules
 

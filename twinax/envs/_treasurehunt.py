@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.envs._ranges import check_finite, check_shares
 from twinax.envs._world import EMPTY, OUTSIDE, WALL, World, constant, put
-from twinax.errors import TwinaxError, UnknownName
+from twinax.errors import UnknownName
 from twinax.noise import Draw
 from twinax.types import Array, Float, Int
 
@@ -58,11 +59,8 @@ class TreasureHunt(World):
             raise UnknownName("variant of the treasure hunt", self.variant, VARIANTS)
         if self.observation not in OBSERVATIONS:
             raise UnknownName("kind of observation", self.observation, OBSERVATIONS)
-        if not 0 <= self.spawn_prob <= 1:
-            raise TwinaxError(f"spawn_prob is {self.spawn_prob}; it must be between 0 and 1")
-        for label in ("gem_value", "food_value", "bone_value"):
-            if not np.isfinite(getattr(self, label)):
-                raise TwinaxError(f"{label} is {getattr(self, label)}; it must be finite")
+        check_shares(self, ("spawn_prob",))
+        check_finite(self, ("gem_value", "food_value", "bone_value"))
 
     @property
     def items(self) -> dict[str, float]:
@@ -93,16 +91,20 @@ class TreasureHunt(World):
         else:
             kinds = ("nothing", "wall", "gem", "bone", "food", "agent")
             layers = {"empty": "", "wall": "wall", "outside": "wall"}
-        rows = np.zeros((len(kinds), len(kinds)), np.float32)
-        np.fill_diagonal(rows[1:, 1:], 1.0)
+        rows = np.eye(len(kinds))
+        rows[0] = 0.0
         if self.observation == "rgb":
-            hues = [colorsys.hsv_to_rgb(i / 5 % 1.0, 1.0, 1.0) for i in range(1, len(kinds))]
-            rows = np.concatenate([np.zeros((1, 3)), hues]).astype(np.float32)
-        book = np.zeros((len(self.names), rows.shape[1]), np.float32)
+            # Evenly spaced hues from red on, nothing being black; bytes without fractions, as in the original.
+            hues = np.arange(len(kinds) - 1) / (len(kinds) - 1)
+            rows = np.array([(0, 0, 0), *(colorsys.hsv_to_rgb(hue, 1.0, 1.0) for hue in hues)])
+            rows = np.floor(255 * rows)
+        book = np.zeros((len(self.names), rows.shape[1]))
         for code, name in enumerate(self.names[1:], 1):
             for kind in layers.get(name, name).split():
                 book[code] += rows[kinds.index(kind)]
-        return constant(np.minimum(book, 1.0) if self.observation == "rgb" else book)
+        if self.observation == "rgb":
+            book = np.minimum(book, 255) / 255
+        return constant(book.astype(np.float32))
 
     @cached_property
     def worth(self) -> np.ndarray:

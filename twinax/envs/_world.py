@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops
+from twinax.envs._ranges import check_counts
 from twinax.errors import TwinaxError, UnknownName
 from twinax.noise import Draw
 from twinax.types import Array, Float, Int
@@ -45,9 +46,8 @@ class World(ABC):
     """sequential: agents act one after the other; simultaneous: all choose before anyone moves."""
 
     def __post_init__(self):
-        for label in ("num_agents", "turns"):
-            if (value := getattr(self, label)) < 1:
-                raise TwinaxError(f"{label} is {value}; it must be at least 1")
+        check_counts(self, ("num_agents", "turns"))
+        check_counts(self, ("height", "width", "radius"), least=None)
         if min(self.height, self.width) < 3:
             raise TwinaxError(f"a world of {self.height} x {self.width} has no room inside its walls; make it 3 x 3")
         if not 0 <= self.radius < max(self.height, self.width):

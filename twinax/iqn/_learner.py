@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops
+from twinax.envs._ranges import check_counts, check_finite, check_shares
 from twinax.envs._world import World, decode
 from twinax.errors import TwinaxError, UnknownName
 from twinax.iqn._losses import (
@@ -79,16 +80,14 @@ class Learners:
             raise UnknownName("variant", self.variant, VARIANTS)
         if self.reduction not in REDUCTIONS:
             raise UnknownName("reduction", self.reduction, REDUCTIONS)
-        for label in ("count", "width", "quantiles", "act_quantiles", "cosines", "batch_size"):
-            if (value := getattr(self, label)) < 1:
-                raise TwinaxError(f"{label} is {value}; it must be at least 1")
-        for label in ("epsilon", "epsilon_decay", "epsilon_min", "target_rate"):
-            if not 0 <= (value := getattr(self, label)) <= 1:
-                raise TwinaxError(f"{label} is {value}; it must be between 0 and 1")
-        if self.sync_every < 0:
-            raise TwinaxError(f"sync_every is {self.sync_every}; it must not be negative")
-        if not (np.isfinite(self.kappa) and self.kappa > 0):
+        check_counts(self, ("count", "width", "quantiles", "act_quantiles", "cosines", "batch_size", "atoms"))
+        check_counts(self, ("sync_every",), least=0)
+        check_shares(self, ("epsilon", "epsilon_decay", "epsilon_min", "target_rate"))
+        check_finite(self, ("learning_rate", "kappa", "low", "high"))
+        if self.kappa <= 0:
             raise TwinaxError(f"kappa is {self.kappa}; it must be above 0")
+        if not isinstance(self.replay, ReplayOptions):
+            raise TwinaxError(f"replay is {self.replay!r}; give twinax.iqn.ReplayOptions")
         if self.variant == "c51":
             check_support(self.atoms, self.low, self.high)
 
@@ -99,11 +98,16 @@ class Learners:
         return self.batch_size * rows * self.width
 
     def check(self, world: World, worlds: int) -> None:
-        """Refuse a memory that cannot hold an epoch, or cannot give a batch."""
+        """Refuse a memory that cannot hold an epoch or a return, or cannot give a batch."""
         replay = self.replay
         if replay.memory < world.turns + replay.gap:
             raise TwinaxError(
                 f"the memory has {replay.memory} slots, but an epoch fills {world.turns + replay.gap}; make it larger"
+            )
+        if replay.reach > replay.memory:
+            raise TwinaxError(
+                f"n_step is {replay.n_step}, but the memory has {replay.memory} slots; make n_step at most the "
+                f"{world.turns} turns of an epoch"
             )
         most = worlds * replay.available(world.turns, epochs=replay.memory)
         if self.batch_size > most:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from twinax import ops
+from twinax.envs._ranges import check_counts
 from twinax.envs._world import World
-from twinax.errors import TwinaxError, UnknownName
+from twinax.errors import UnknownName
 from twinax.noise import Draw
 from twinax.types import Array, Float, Int
 
@@ -27,8 +28,7 @@ class Players:
     def __post_init__(self):
         if self.rule not in RULES:
             raise UnknownName("rule of a player", self.rule, RULES)
-        if self.count < 1:
-            raise TwinaxError(f"count is {self.count}; it must be at least 1")
+        check_counts(self, ("count",))
 
     def act_draws(self, world: World, worlds: int) -> dict[str, Draw]:
         """Random arrays for one epoch."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.envs._ranges import check_counts, check_shares
 from twinax.envs._world import World
 from twinax.errors import TwinaxError
 from twinax.iqn._epoch import Epoch, play
@@ -62,6 +63,10 @@ class Agents(Problem):
     """An epoch is a hundred turns of every agent, and a train step of each."""
 
     def __post_init__(self):
+        _check_world(self.world)
+        for name, group in self.groups.items():
+            if not isinstance(group, Learners | Players):
+                raise TwinaxError(f"the group '{name}' is {group!r}; give twinax.iqn.Learners or twinax.iqn.Players")
         have = sum(group.count for group in self.groups.values())
         if have != self.world.num_agents:
             raise TwinaxError(
@@ -69,11 +74,8 @@ class Agents(Problem):
             )
         if not self.learners:
             raise TwinaxError("no group of agents learns; give at least one group of Learners")
-        for label in ("worlds", "train_steps", "evaluation_worlds"):
-            if (value := getattr(self, label)) < 1:
-                raise TwinaxError(f"{label} is {value}; it must be at least 1")
-        if not 0 <= self.evaluation_epsilon <= 1:
-            raise TwinaxError(f"evaluation_epsilon is {self.evaluation_epsilon}; it must be between 0 and 1")
+        check_counts(self, ("worlds", "train_steps", "evaluation_worlds"))
+        check_shares(self, ("evaluation_epsilon",))
         for name in self.groups:
             # The name is a part of the names of arrays and of draws.
             if not name.isidentifier():
@@ -371,6 +373,13 @@ class Agents(Problem):
         return {"world": repr(self.world), "groups": {name: repr(group) for name, group in self.groups.items()}}
 
 
+def _check_world(world: Any) -> None:
+    if not isinstance(world, World):
+        raise TwinaxError(
+            f"agents play in a twinax.envs.World, not in {type(world).__name__}; docs/worlds.md shows how to write one"
+        )
+
+
 def problem(
     world: World,
     groups: Mapping[str, Group] | None = None,
@@ -389,9 +398,17 @@ def problem(
     >>> problem(TreasureHunt(num_agents=2)).seats
     [('iqn', 0), ('iqn', 1)]
     """
+    if groups is not None and not isinstance(groups, Mapping):
+        raise TwinaxError(f"groups are {type(groups).__name__}; give a dict of Learners and Players by name")
+    _check_world(world)
     named: dict[str, Group] = dict(groups) if groups is not None else {"iqn": Learners(count=world.num_agents)}
     rates = {name: group.learning_rate for name, group in named.items() if isinstance(group, Learners)}
     optimizer = optimizer or Optimizer(clip_norm=1.0)
+    if optimizer.rates or optimizer.learning_rate != Optimizer.learning_rate:
+        raise TwinaxError(
+            f"the optimizer has the step size {optimizer.learning_rate} and rates {optimizer.rates}, but each group of "
+            "learners has its own; set Learners(learning_rate=...)"
+        )
     return Agents(
         world=world,
         groups=named,

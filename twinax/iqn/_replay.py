@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
-from twinax.errors import TwinaxError
+from twinax.envs._ranges import check_counts, check_shares
 from twinax.types import Array, Bool, Float, Int
 
 
@@ -30,7 +30,7 @@ class ReplayOptions:
     gamma: float = 0.99
     """Discount of a turn."""
     alpha: float = 0.0
-    """Prioritised replay: power of the error in the probability of being drawn; 0 draws evenly."""
+    """Prioritised replay: power of the error in the probability of being drawn, at most 1; 0 draws evenly."""
     beta: float = 0.4
     """Prioritised replay: power of the weights that correct for it."""
     store_done: bool = True
@@ -39,18 +39,13 @@ class ReplayOptions:
     """Whether the gap before an episode is blank; in Sorrel it holds what was there before."""
     returns: bool = True
     """Whether n_step adds up rewards; in Sorrel it only changes the discount."""
+    ring: bool = True
+    """Whether windows follow the order of time round the memory; in Sorrel they are slots in a row, also across the
+    place that is written next, and the last slots are not drawn."""
 
     def __post_init__(self):
-        for label in ("memory", "frames", "n_step"):
-            if (value := getattr(self, label)) < 1:
-                raise TwinaxError(f"{label} is {value}; it must be at least 1")
-        if not 0 <= self.gamma <= 1:
-            raise TwinaxError(f"gamma is {self.gamma}; it must be between 0 and 1")
-        if not (0 <= self.alpha < np.inf and 0 <= self.beta <= 1):
-            raise TwinaxError(
-                f"alpha is {self.alpha} and beta {self.beta}; alpha must be finite and not negative, "
-                "beta between 0 and 1"
-            )
+        check_counts(self, ("memory", "frames", "n_step"))
+        check_shares(self, ("gamma", "alpha", "beta"))
 
     @property
     def gap(self) -> int:
@@ -67,9 +62,24 @@ class ReplayOptions:
         """The discount of a full return."""
         return self.gamma**self.n_step
 
+    def counted(self, turns: int) -> int:
+        """Slots by which an episode makes the replay larger; Sorrel counts one for a gap of any length."""
+        return turns + (self.gap if self.ring else 1)
+
+    def in_row(self, slot: Any, size: Any) -> Any:
+        """Whether the step in a slot may be drawn where windows do not go round.
+
+        Sorrel draws a window's first frame from max(1, size - frames - 1) slots: one window fewer than there are, and
+        never none.
+        """
+        inside = (slot + self.reach + 1 < size) | (slot == self.gap)
+        return (size > 0) & (slot >= self.gap) & inside & (slot + self.reach < self.memory)
+
     def available(self, turns: int, epochs: int) -> int:
         """Steps of one agent in one world that can be drawn after some epochs."""
-        slots = min(epochs * (turns + self.gap), self.memory)
+        slots = min(epochs * self.counted(turns), self.memory)
+        if not self.ring:
+            return int(np.sum(self.in_row(np.arange(self.memory), slots)))
         if not self.store_done:
             return max(slots - self.gap - self.reach, 0)  # gaps are drawn from as well
         episodes, rest = divmod(slots, turns + self.gap)
@@ -131,6 +141,7 @@ class Replay:
                 block = ops.concat([blank, block], 2)
             return ops.set_at(buffer, (slice(None), slice(None), slots if clear else slots[gap:]), block)
 
+        counted = options.counted(turns)
         last = ops.arange(turns, self.views) == turns - 1
         ends = ops.broadcast((last & options.store_done)[:, None, None], actions.shape)
         priority = self.priority
@@ -141,17 +152,23 @@ class Replay:
             views=write(self.views, views),
             actions=write(self.actions, actions),
             rewards=write(self.rewards, rewards),
-            done=write(self.done, ends, clear=True),
+            # Round the memory no gap may hold an end that lay there before; in a row it does, as everything else.
+            done=write(self.done, ends, clear=options.ring or options.clear_gap),
             real=write(self.real, ends | True, clear=True),
             priority=priority,
             head=ops.cast((self.head + turns + gap) % memory, self.head),
-            size=ops.cast(ops.minimum(self.size + turns + gap, ops.full((), memory, self.size)), self.size),
+            size=ops.cast(ops.minimum(self.size + counted, ops.full((), memory, self.size)), self.size),
         )
 
     def eligible(self, options: ReplayOptions) -> Bool[Array, "agents worlds memory"]:
-        """Steps that may be drawn: with a whole history, a known next state, and no end of an episode in between."""
+        """Steps that may be drawn: with a whole history, a known next state, and no end of an episode in between.
+
+        In a row instead of a ring: those in the slots that Sorrel draws from, whatever lies there.
+        """
         memory = self.actions.shape[2]
         slot = ops.arange(memory, self.actions)
+        if not options.ring:
+            return ops.broadcast(options.in_row(slot, self.size)[None, None], self.actions.shape)
         age = (slot - self.head + self.size) % memory  # 0 is the oldest slot; at least the size where none was written
         whole = (age >= options.gap) & (age < self.size)
         inside = age + options.reach < self.size
@@ -221,6 +238,9 @@ def _windows(replay: Replay, options: ReplayOptions, index: Any, weights: Any) -
         return ops.take(flat, ops.cast(base.reshape(*base.shape, *[1] * shift.ndim) + slots, "int32"))
 
     window = np.arange(-options.gap, 1)
+    if not options.ring and options.gap:
+        # In a row windows may span two episodes: Sorrel draws those as well, and learns nothing from them.
+        weights = ops.where(ops.any(at(replay.done, window[:-1]), 2), 0.0, weights)
     reward = ops.cast(at(replay.rewards, 0), weights)
     alive = ops.cast(~at(replay.done, 0), weights)
     total, discount = reward, options.gamma * alive

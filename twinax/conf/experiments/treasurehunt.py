@@ -12,6 +12,7 @@ from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import CHOSEN, Root, at_least
 from twinax.conf.limits import check_memory
 from twinax.envs import Cleanup, TreasureHunt, World
+from twinax.errors import TwinaxError
 from twinax.iqn import Learners, Players, ReplayOptions, problem
 
 WorldSection = mirror(TreasureHunt, name="treasurehunt")
@@ -70,7 +71,14 @@ class TreasurehuntRoot(Root):
 
 
 def _mode(value: str) -> list[str]:
-    return [f"trainer.mode={'jax' if value.lower() == 'true' else 'torch'}"]
+    modes = {"true": "jax", "false": "torch"}
+    if value.lower() not in modes:
+        raise TwinaxError(f"use_jax is '{value}'; give true or false, or trainer.mode itself")
+    return [f"trainer.mode={modes[value.lower()]}"]
+
+
+def _observation(value: str) -> list[str]:
+    return [f"world.observation={'one_hot' if value == 'onehot' else value}"]
 
 
 KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
@@ -86,6 +94,7 @@ KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
     "parallel_processing": "model.parallel",
     "model.batch_size": "trainer.batch_size",
     "model.agent_vision_radius": "world.radius",
+    "model.observation_spec": _observation,
     "model.layer_size": "model.width",
     "model.n_quantiles": "model.quantiles",
     "model.n_frames": "replay.frames",
@@ -114,6 +123,11 @@ def build_problem(config: TreasurehuntRoot):
     check_sizes(config, world)
     scripted = {rule: Players(count, rule) for rule, count in vars(players).items() if count}
     count = world.num_agents - players.random - players.seeker
+    if count < 1:
+        raise TwinaxError(
+            f"players.random={players.random} and players.seeker={players.seeker} leave none of the world's "
+            f"{world.num_agents} agents to learn; make world.num_agents larger"
+        )
     learners = restore(config.model, count=count, batch_size=config.trainer.batch_size, replay=restore(config.replay))
     return problem(
         world,
@@ -160,10 +174,11 @@ SEED = {
 
 SORREL = {
     **SEED,
-    "replay": {"store_done": False, "clear_gap": False, "returns": False},
+    "replay": {"store_done": False, "clear_gap": False, "returns": False, "ring": False},
     "model": {**SEED["model"], "act_quantiles": 12},
 }
-"""The same with the original's habits: no episode ends, stale frames, and a discount instead of n-step returns."""
+"""The same with the original's habits: no episode ends, stale frames, a discount instead of n-step returns, and windows
+over slots in a row."""
 
 DEFAULT = {
     "model": {
