@@ -63,15 +63,21 @@ def logging(loss: Loss) -> Callable[..., tuple[Any, Metrics]]:
     """A loss with its terms as one log: what engines differentiate, and the place where terms lose their gradients."""
 
     def logged(*given: Any, **options: Any) -> tuple[Any, Metrics]:
-        value, terms = loss(*given, **options)
-        if not isinstance(terms, Terms):
-            raise TwinaxError(
-                f"a loss returned its terms as {type(terms).__name__}; return (scalar, twinax.Terms(parts, shown)), "
-                "where the parts add up to the scalar"
-            )
+        value, terms = two_results(loss(*given, **options))
         return value, terms.log()
 
     return logged
+
+
+def two_results(result: Any) -> tuple[Any, Terms]:
+    """What a loss returned, refused in a sentence unless it is a scalar and its terms."""
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Terms):
+        return result
+    kinds = [type(one).__name__ for one in (result if isinstance(result, tuple) else (result,))]
+    given = f"({', '.join(kinds)})" if isinstance(result, tuple) else kinds[0]
+    raise TwinaxError(
+        f"a loss returned {given}; return (scalar, twinax.Terms(parts, shown)), where the parts add up to the scalar"
+    )
 
 
 @record

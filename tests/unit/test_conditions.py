@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from twinax import ops, parity, runs
+from twinax import Terms, ops, parity, runs
 from twinax.envs import GridState, Hypergrid, check_env
 from twinax.envs._check import QUICK_LIMIT
 from twinax.errors import TwinaxError
@@ -236,7 +236,7 @@ def test_modified_detailed_balance_needs_the_reward_that_is_paid_for_stopping():
 
 def test_conditions_go_by_what_is_needed_and_not_by_a_name():
     def mine(s):
-        return ops.mean(ops.square(s.log_pf_stop)), {}
+        return ops.mean(ops.square(s.log_pf_stop)), Terms()
 
     objectives.register("mine", mine, needs={"log_pf_stop"})
     try:

@@ -23,7 +23,7 @@ from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
 from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout
 from twinax.noise import Draw
 from twinax.optimizer import Optimizer
-from twinax.problem import Metrics, Problem, State, Terms
+from twinax.problem import Metrics, Problem, State, Terms, two_results
 
 TILE = 16_384
 """States that an exact evaluation looks at in one piece."""
@@ -129,7 +129,7 @@ class GFlowNet(Problem):
     def loss(self, networks: Networks, batch: Trajectories | Visited, size: int | None = None) -> tuple[Any, Terms]:
         s = self.scores(networks, batch, size)
         entry = objectives.OBJECTIVES[self.objective]
-        loss, terms = entry.function(s, **{name: getattr(self, name) for name in entry.options})
+        loss, terms = two_results(entry.function(s, **{name: getattr(self, name) for name in entry.options}))
         shown = {"log_reward": ops.mean(s.log_reward), "length": ops.mean(ops.cast(batch.length, s.log_reward))}
         if s.log_z is not None:
             shown["log_z"] = s.log_z
