@@ -79,7 +79,7 @@ class Contender:
         self._errors.close()
 
 
-def serve(facts: dict, turn: Callable[[], float]) -> None:
+def serve(facts: dict, turn: Callable[[], float | dict[str, float]]) -> None:
     """The part of a `Contender` that runs in its process."""
     print(json.dumps(facts), flush=True)
     for _ in sys.stdin:

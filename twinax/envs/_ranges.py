@@ -24,7 +24,7 @@ def check_counts(record: Any, labels: Iterable[str], least: int | None = 1) -> N
     """
     for label in labels:
         value = getattr(record, label)
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
             raise TwinaxError(f"{label} is {value!r}; it must be a whole number")
         if least is not None and value < least:
             raise TwinaxError(f"{label} is {value}; it must be at least {least}")
