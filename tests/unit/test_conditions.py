@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from twinax import Terms, ops, parity, runs
-from twinax.envs import GridState, Hypergrid, check_env
+from twinax.envs import Corners, GridState, Hypergrid, check_env
 from twinax.envs._check import QUICK_LIMIT
 from twinax.errors import TwinaxError
 from twinax.gflownet import MetricOptions, PolicyOptions, objectives, problem
@@ -257,3 +257,10 @@ def test_a_variance_needs_two_trajectories():
     with pytest.raises(TwinaxError, match="the batch size is 1, but log_partition_variance .* make it at least 2"):
         problem(Hypergrid(2, 4), "vargrad", **{**SMALL, "batch_size": 1})
     problem(Hypergrid(2, 4), "vargrad", **{**SMALL, "batch_size": 2})
+
+
+def test_numbers_whose_squares_are_no_float32_are_refused():
+    with pytest.raises(TwinaxError, match=r"the log-reward is beyond 1e\+15; its square is no float32 .*position"):
+        problem(Hypergrid(2, 4, Corners(sigma=1e-40)), **SMALL).check("jax")
+    with pytest.raises(TwinaxError, match="the initial log Z is .*; every entry must be finite, and below"):
+        problem(Hypergrid(2, 4), log_z=(1e39,), **SMALL)

@@ -39,6 +39,8 @@ class EnvReport:
     """Frameworks in which the rules gave the same results."""
 
 
+HIGHEST = 1e15
+"""A log-reward of this size has a square, and a batch of squares a sum, that a float32 holds."""
 QUICK_LIMIT = 1000
 """States that a quick check enumerates at most."""
 QUICK_WALKS, QUICK_STATES = 16, 128
@@ -252,6 +254,7 @@ def _check_values(env: Environment, states: Any) -> None:
     objects = pick(states, np.flatnonzero(complete))
     reward = np.asarray(env.log_reward(objects))
     refuse(~np.isfinite(reward), objects, "the log-reward is not finite; rewards must be finite and above 0")
+    refuse(np.abs(reward) > HIGHEST, objects, f"the log-reward is beyond {HIGHEST:g}; its square is no float32")
     if env.num_modes:
         mode = np.asarray(env.mode(objects))
         refuse((mode < -1) | (mode >= env.num_modes), objects, f"mode gives a number outside -1..{env.num_modes - 1}")

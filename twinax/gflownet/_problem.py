@@ -12,6 +12,7 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.envs import Enumeration, Environment, enumerate_states
+from twinax.envs._check import HIGHEST
 from twinax.envs._enumeration import TooManyStates
 from twinax.errors import TwinaxError
 from twinax.gflownet import _exact, _metrics, objectives
@@ -70,8 +71,8 @@ class GFlowNet(Problem):
                 f"the batch size is {self.batch_size}, but {name} compares trajectories of a batch with one another: "
                 f"make it at least {least}"
             )
-        if not all(np.isfinite(self.log_z)):
-            raise TwinaxError(f"the initial log Z is {self.log_z}; every entry must be finite")
+        if not all(np.abs(self.log_z) < HIGHEST):
+            raise TwinaxError(f"the initial log Z is {self.log_z}; every entry must be finite, and below {HIGHEST:g}")
         longest = self.env.max_steps + (0 if self.env.stops else 1)
         object.__setattr__(self, "sizes", row_sizes(self.batch_size, longest))
 
