@@ -9,8 +9,8 @@ Observations of width 17, actions of width 6, batch 256, four hidden layers of 5
 every fourth step of finetuning. Each mode has its own process, which waits for its turn; compilation is apart; rates
 are medians of seven turns. `plain` is eager PyTorch module by module: each loss computes what it needs, has its own
 backward pass and its own Adam. GFLOP/s are those that XLA counts in the compiled update, beside the machine's rate of
-matrix products (2 x 256 x 512 x 512), which has its turns with the others. The original agents are quoted as measured
-elsewhere on 2 cores with their own JAX code; `original` runs that code here (`benchmarks/peers/infom_agents.py`).
+matrix products (2 x 256 x 512 x 512), which has its turns with the others. `original` is the published JAX code, in the
+same turns (`benchmarks/peers/infom_agents.py`).
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ import numpy as np
 from measuring import CACHE, Contender, ask, matrix_rate, serve
 
 D, A, BATCH, ROWS = 17, 6, 256, 100_000
-QUOTED = {
-    "iql": (59.5, 14.5),
-    "rebrac": (36.0, 7.1),
-    "hilp": (5.2, 6.7),
-    "crl_infonce": (7.6, 7.9),
-    "td_infonce": (None, 3.6),
-    "fb_repr": (3.8, 3.9),
-    "mbpo_rebrac": (27.0, 8.6),
-    "dino_rebrac": (None, None),
-    "infom": (None, None),
-}
-"""Updates per second of the original agents, pretraining and finetuning."""
+AGENTS = (
+    "iql",
+    "rebrac",
+    "hilp",
+    "crl_infonce",
+    "td_infonce",
+    "fb_repr",
+    "mbpo_rebrac",
+    "dino_rebrac",
+    "infom",
+)
 PHASES = ("pretrain", "finetune")
 PEER = Path(__file__).resolve().parent / "peers" / "infom_agents.py"
 
@@ -226,10 +225,10 @@ def main() -> None:
     out = Path(arguments.out)
     results = json.loads(out.read_text())["results"] if arguments.only and out.exists() else {}
     print(f"{'agent':12s} {'phase':9s} {'GFLOP':>6s} " + " ".join(f"{mode + '/s':>9s}" for mode in modes) + "  GFLOP/s")
-    for name in QUOTED:
+    for name in AGENTS:
         if not re.search(arguments.only, name):
             continue
-        for phase, theirs in zip(PHASES, QUOTED[name], strict=True):
+        for phase in PHASES:
             work_of = ask(__file__, ["--flops", name, phase])["gigaflops"]
             steps = max(4, 4 * round((8 if arguments.quick else 120) / (4 * max(work_of, 1.0))))
             waiting = {"products": Contender(__file__, ["--matrix"])}
@@ -245,16 +244,20 @@ def main() -> None:
             products = float(np.median([turn["products"] for turn in turns]))
             found = {mode: {**waiting[mode].facts, "seconds": [turn[mode] for turn in turns]} for mode in modes}
             speed = {mode: 1 / float(np.median(part["seconds"])) for mode, part in found.items()}
-            row = {"gigaflops": work_of, "products": products, "updates": speed, "found": found, "quoted": theirs}
+            row = {"gigaflops": work_of, "products": products, "updates": speed, "found": found}
             results[f"{name} {phase}"] = row
             print(
                 f"{name:12s} {phase:9s} {work_of:6.2f} "
                 + " ".join(f"{speed[mode]:9.2f}" for mode in modes)
                 + f"  {speed.get('jax', np.nan) * work_of:7.0f} of {products:.0f}"
-                + (f"  {speed['jax'] / theirs:.2f}x of the original's {theirs}" if theirs and "jax" in speed else ""),
+                + (
+                    f"  {speed['jax'] / speed['original']:.2f}x of the original"
+                    if {"jax", "original"} <= set(speed)
+                    else ""
+                ),
                 flush=True,
             )
-    order = [f"{name} {phase}" for name in QUOTED for phase in PHASES]
+    order = [f"{name} {phase}" for name in AGENTS for phase in PHASES]
     results = {case: results[case] for case in order if case in results}
     out.write_text(json.dumps({"results": results}, indent=1))
     print(f"written to {arguments.out}")

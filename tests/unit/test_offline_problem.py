@@ -13,8 +13,13 @@ from twinax.engines import make_engine
 from twinax.envs import PointMaze
 from twinax.errors import TwinaxError
 from twinax.noise import below
+<<<<<<< HEAD
 from twinax.offline import GymnasiumTask, MazeTask, collect_gymnasium, collect_maze, label_maze, problem
 from twinax.optimizer import Optimizer
+=======
+from twinax.offline import GymnasiumTask, MazeTask, collect_gymnasium, collect_maze, from_arrays, label_maze, problem
+from twinax.optimizer import Moments
+>>>>>>> w-offline
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -374,6 +379,45 @@ def test_bad_input_is_one_sentence(change, sentence):
     given = {"pretraining": few.walks(), "finetuning": few.walks(), "pretrain_steps": 3, **change}
     with pytest.raises(TwinaxError, match=sentence):
         problem(few.small("iql"), given.pop("pretraining"), given.pop("finetuning"), **given)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("hilp", {"width": 0}, "width is 0; it must be at least 1"),
+        ("infom", {"goals": 0}, "goals is 0; it must be at least 1"),
+        ("infom", {"flow_steps": 0}, "flow_steps is 0; it must be at least 1"),
+        ("iql", {"expectile": 2.0}, "expectile is 2.0; it must be between 0 and 1, neither of them"),
+        ("infom", {"expectile": float("nan")}, "expectile is nan"),
+        ("fb_repr", {"mix": 3.0}, "mix is 3.0; it must be between 0 and 1"),
+        ("dino_rebrac", {"repr_temp": 0.0}, "repr_temp is 0.0; it must be above 0"),
+        ("crl_infonce", {"std": "wide"}, "unknown std 'wide'"),
+    ],
+)
+def test_options_that_would_give_no_numbers_are_refused(name, options, sentence):
+    with pytest.raises(TwinaxError, match=sentence):
+        few.small(name, **options)
+
+
+def test_batches_and_rewards_that_would_give_no_numbers_are_refused():
+    data = few.walks()
+    for name in ("crl_infonce", "td_infonce", "fb_repr"):
+        with pytest.raises(TwinaxError, match=f"batch_size is 1, but {name} compares the rows of a batch"):
+            problem(few.small(name), data, data, pretrain_steps=1, batch_size=1)
+    for name in ("hilp", "fb_repr"):
+        with pytest.raises(TwinaxError, match=f"every reward is 0, so {name} cannot infer a task"):
+            problem(few.small(name), data, few.walks(rewards=np.zeros(54)), pretrain_steps=1)
+    for discount in (0.0, 1.0):
+        with pytest.raises(TwinaxError, match=f"discount is {discount}, but hilp draws goals at a distance"):
+            problem(few.small("hilp", discount=discount), data, data, pretrain_steps=1)
+
+
+def test_actions_mean_the_same_in_both_phases():
+    fields = {name: np.zeros((4, 3), np.float32) for name in ("observations", "next_observations")}
+    fields |= {"actions": np.zeros((4, 2)), "terminals": np.ones(4), "rewards": np.ones(4)}
+    one, other = (from_arrays(fields, -side, side) for side in (2.0, 3.0))
+    with pytest.raises(TwinaxError, match=r"had actions from .* an action must mean the same in both"):
+        problem(few.small("iql"), one, other, pretrain_steps=1)
 
 
 def test_goals_need_a_last_row_that_is_terminal():

@@ -18,6 +18,10 @@ from twinax.problem import Terms
 Batch = Mapping[str, Any]
 """Rows of the data by name: observations, actions, next_observations, rewards, masks, and what `needs` adds."""
 PHASES = ("pretrain", "finetune")
+AT_LEAST_ONE = ("actor_freq", "width", "goals", "flow_steps", "rollouts", "rollout_steps")
+"""Options that count something, for those agents that have them."""
+ABOVE_ZERO = ("repr_temp", "target_repr_temp")
+"""Options that something is divided by."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,8 @@ class Agent(ABC):
     """What makes observations vectors, one for each network: impala_small for images; empty for vectors as they are."""
 
     name: ClassVar[str] = ""
+    least_rows: ClassVar[int] = 1
+    """Of a batch: where rows are compared with each other, it takes two."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Fields of a batch beyond those that every batch has: next_actions, goals, range (of the observations)."""
     trained: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": (), "finetune": ()}
@@ -116,8 +122,16 @@ class Agent(ABC):
         for label in ("discount", "target_rate"):
             if not 0 <= getattr(self, label) <= 1:
                 raise TwinaxError(f"{label} is {getattr(self, label)}; it must be between 0 and 1")
-        if self.actor_freq < 1:
-            raise TwinaxError(f"actor_freq is {self.actor_freq}; it must be at least 1")
+        for label in AT_LEAST_ONE:
+            if getattr(self, label, 1) < 1:
+                raise TwinaxError(f"{label} is {getattr(self, label)}; it must be at least 1")
+        for label in ABOVE_ZERO:
+            if not getattr(self, label, 1) > 0:
+                raise TwinaxError(f"{label} is {getattr(self, label)}; it must be above 0")
+        if not 0 < getattr(self, "expectile", 0.5) < 1:
+            raise TwinaxError(f"expectile is {self.expectile}; it must be between 0 and 1, neither of them")  # type: ignore[attr-defined]
+        if not 0 <= getattr(self, "mix", 0) <= 1:
+            raise TwinaxError(f"mix is {self.mix}; it must be between 0 and 1")  # type: ignore[attr-defined]
         if self.encoder and not self.encodes:
             raise TwinaxError(f"{self.name} predicts observations, so it has no encoder and reads vectors only")
         if self.encoder:

@@ -97,6 +97,11 @@ class Dataset:
                     f"next_observations has shape {self.next_observations.shape}, "
                     f"but observations has {self.observations.shape}"
                 )
+            if self.next_observations.dtype != self.observations.dtype:
+                raise self.error(
+                    f"next_observations is {self.next_observations.dtype}, but observations is "
+                    f"{self.observations.dtype}; either both are uint8 images or none is"
+                )
         else:
             put("valids", self._flags("valids", self.valids, rows))
         if self.rewards is not None:
@@ -296,6 +301,8 @@ class Dataset:
         found = self._array(name, value)
         if found.ndim < 2:
             raise self.error(f"{name} has shape {found.shape}; it must be (rows, width) or (rows, height, ...)")
+        if len(found) and not found.size:
+            raise self.error(f"{name} has shape {found.shape}, so its rows are empty")
         if found.dtype not in (np.uint8, np.float32):
             found = in_blocks(found, np.float32, _narrow, "float32") if is_mapped(found) else _narrow(found)
         if found.dtype == np.float32 and _finite.get(id(found)) is not found:
@@ -318,7 +325,7 @@ class Dataset:
             if (found < 0).any():
                 raise self.error(f"actions is {found.min()} at row {found.argmin()}; a discrete action is 0 or more")
             return found.astype(np.int32)
-        if found.ndim != 2:
+        if found.ndim != 2 or not found.size:
             raise self.error(f"actions has shape {found.shape}; it must be (rows, width), or (rows,) of integers")
         settled = found.dtype == np.float32 and is_mapped(found)  # then it is copied only if something must change
         for block in row_blocks(found):
@@ -327,6 +334,8 @@ class Dataset:
             if not inside.all():
                 row = int(np.flatnonzero(~inside)[0])
                 value = part[row][~(np.abs(part[row]) <= 1 + OUTSIDE)][0]
+                if not np.isfinite(value):
+                    raise self.error(f"actions is {value:g} at row {block.start + row}; it must be finite")
                 raise self.error(
                     f"actions is {value:g} at row {block.start + row}; it must lie in [-1, 1], so name its box by low "
                     "and high (in a run data.low and data.high), and it is scaled"
@@ -424,6 +433,8 @@ def scaled_actions(actions: np.ndarray, low: Any, high: Any, source: str = "") -
         if outside.any():
             row = int(np.flatnonzero(outside.any(1))[0])
             value = part[row].reshape(-1)[outside[row]][0]
+            if not np.isfinite(value):
+                raise TwinaxError(f"{begin}actions is {value:g} at row {block.start + row}; it must be finite")
             raise TwinaxError(
                 f"{begin}actions is {value:g} at row {block.start + row}; it must lie in the box from {low} to {high}"
             )

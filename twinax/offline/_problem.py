@@ -66,6 +66,15 @@ class Offline(Problem):
             raise TwinaxError(
                 f"{self.agent.name} infers a task from labelled data, but there are none; leave the task out"
             )
+        if self.batch.batch_size < self.agent.least_rows:
+            raise TwinaxError(
+                f"batch_size is {self.batch.batch_size}, but {self.agent.name} compares the rows of a batch with each "
+                f"other; it must be at least {self.agent.least_rows}"
+            )
+        if self.latent and "finetune" in self.datasets:
+            data = self.datasets["finetune"]
+            if not data.rewards[data.drawable].any():
+                raise data.error(f"every reward is 0, so {self.agent.name} cannot infer a task from them")
         if self.pretrain_steps < 0:
             raise TwinaxError(f"pretrain_steps is {self.pretrain_steps}; it must be at least 0")
         if self.pretrain_steps and "pretrain" not in self.datasets and self.pretrained is None:
@@ -493,6 +502,11 @@ def problem(
     found = {"pretrain": pretraining, "finetune": finetuning}
     needs_goals = "goals" in agent.needs
     if needs_goals and goals is None:
+        if not 0 < agent.discount < 1:
+            raise TwinaxError(
+                f"discount is {agent.discount}, but {agent.name} draws goals at a distance of about 1 / (1 - discount) "
+                "steps; it must be between 0 and 1, neither of them"
+            )
         goals = dataclasses.replace(goal_preset(agent.name), gamma=agent.discount)
     return Offline(
         agent=agent,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from twinax.offline._dataset import FIELDS, Dataset, from_arrays
 from twinax.offline._ends import CUT, OVER, flags_of, missing_ends
 from twinax.offline._hdf5 import hdf5_size, read_minari
 from twinax.offline._mapped import Origin, row_blocks
-from twinax.offline._notes import say_unused
+from twinax.offline._notes import say, say_unused
 from twinax.offline._npz import npz_names, npz_sizes, read_npz, write_npz
 from twinax.offline._tables import HDF5, LARGE, chosen_rows, opened_table, table_names
 
@@ -49,7 +49,18 @@ def read_arrays(path: str | Path, mapped: bool = False, low: Any = -1.0, high: A
                 rows = np.arange(row_count(fields[name]))
                 fields[name] = chosen_rows(name, fields[name], rows, path, "arrays")
     say_unused(str(path), set(names) - set(wanted))
+    _say_endless(fields, str(path))
     return from_arrays(fields, low, high, source=str(path))
+
+
+def _say_endless(fields: Collection[str], source: str) -> None:
+    """Values that no end stops are rarely meant."""
+    if "rewards" in fields and not {"masks", "timeouts", "truncations", "terminations"} & set(fields):
+        say(
+            source,
+            "there are rewards but no masks, so values are bootstrapped at every end; add masks, 0 where the world "
+            "ended, or timeouts, 1 where time was up and terminals are the world's other ends",
+        )
 
 
 # OGBench
@@ -67,6 +78,7 @@ def read_ogbench(
     path = existing(path)
     fields = read_npz(path, OGBENCH_FIELDS, mapped)
     say_unused(str(path), set(npz_names(path)) - set(OGBENCH_FIELDS))
+    _say_endless(fields, str(path))
     return from_arrays(_ogbench(fields, mapped if compact is None else compact, str(path)), low, high, source=str(path))
 
 

@@ -31,6 +31,7 @@ class Contrastive(Agent):
     std: str = "one"
     """The actor's standard deviation: one, free or state."""
 
+    least_rows: ClassVar[int] = 2
     needs: ClassVar[tuple[str, ...]] = ("goals",)
     trained: ClassVar[dict[str, tuple[str, ...]]] = {
         "pretrain": ("critic", "actor"),

@@ -111,6 +111,7 @@ class ForwardBackward(LatentIQL):
     """Whether the actor's objective is divided by its mean size while the representations are learned."""
 
     name: ClassVar[str] = "fb_repr"
+    least_rows: ClassVar[int] = 2
     flax_names: ClassVar[dict[str, str]] = {"forward": "forward_repr", "backward": "backward_repr"}
     trained: ClassVar[dict[str, tuple[str, ...]]] = {
         "pretrain": ("forward", "backward", "actor"),
