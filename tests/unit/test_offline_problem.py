@@ -13,13 +13,8 @@ from twinax.engines import make_engine
 from twinax.envs import PointMaze
 from twinax.errors import TwinaxError
 from twinax.noise import below
-<<<<<<< HEAD
-from twinax.offline import GymnasiumTask, MazeTask, collect_gymnasium, collect_maze, label_maze, problem
-from twinax.optimizer import Optimizer
-=======
 from twinax.offline import GymnasiumTask, MazeTask, collect_gymnasium, collect_maze, from_arrays, label_maze, problem
-from twinax.optimizer import Moments
->>>>>>> w-offline
+from twinax.optimizer import Optimizer
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
