@@ -298,7 +298,7 @@ def test_every_residual_is_zero_at_the_exact_solution(world, kind):
             s = score(env, networks, batch, kind, needs)
             loss, terms = OBJECTIVES[name].function(s)
             assert loss < 1e-10, name
-            assert all(term < 1e-10 for term in terms.values())
+            assert all(part < 1e-10 for part in terms.parts.values())
         for decay in (0.1, 3.0):
             assert objectives.subtrajectory_balance(score(env, solved[""], batch, kind, NEEDS), decay)[0] < 1e-10
         # Each trajectory on its own tells log Z.
