@@ -71,12 +71,15 @@ def load_moments_into_torch(optimizer: Any, tree: Any, moments: Moments) -> None
                     f"{key} of '{name}' has shape {tuple(leaf.shape)} but the parameter {tuple(parameter.shape)}"
                 )
         loaded.append(leaves)
-    for parameter, first, second in zip(parameters, *loaded, strict=True):
+    # With an optimizer for each network the count is a dict by network.
+    counts = moments.count if isinstance(moments.count, dict) else None
+    for name, parameter, first, second in zip(names, parameters, *loaded, strict=True):
+        count = moments.count if counts is None else counts[name.partition(".")[0]]
         group = next(g for g in optimizer.param_groups if any(p is parameter for p in g["params"]))
         # PyTorch keeps the count on the CPU unless the kernel itself reads it.
         device = parameter.device if group["fused"] or group["capturable"] else "cpu"
         optimizer.state[parameter] = {
-            "step": torch.tensor(float(moments.count), dtype=torch.float32, device=device),
+            "step": torch.tensor(float(count), dtype=torch.float32, device=device),
             "exp_avg": _like(first, parameter),
             "exp_avg_sq": _like(second, parameter),
         }
@@ -131,7 +134,10 @@ def optax_from_moments(moments: Moments, like: Any) -> Any:
 
         return jtu.tree_map(one, old, new, is_leaf=_is_masked)
 
-    count = jnp.array(np.asarray(moments.count), jnp.int32)
+    counts = {int(count) for count in jtu.tree_leaves(moments.count)}
+    if len(counts) > 1:
+        raise TwinaxError(f"networks of these moments have had {sorted(counts)} updates; one Optax state has one count")
+    count = jnp.array(counts.pop(), jnp.int32)
 
     def replace(part: Any) -> Any:
         if _is_adam(part):
