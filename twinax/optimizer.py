@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.errors import TwinaxError, UnknownName
 
 NAMES = ("adam", "adamw", "sgd")
 CLIP_BY = ("all", "member")
 
 
+@checked
 @dataclass(frozen=True)
 class Optimizer:
     """The recipe of the update; both frameworks apply exactly this."""

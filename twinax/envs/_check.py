@@ -9,6 +9,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax import ops
+from twinax.arguments import checked
 from twinax.envs._broken_rule import fail, refuse
 from twinax.envs._check_frameworks import check_frameworks
 from twinax.envs._check_walks import at_source, walk_back, wander
@@ -37,6 +38,7 @@ class EnvReport:
     """Frameworks in which the rules gave the same results."""
 
 
+@checked
 def check_env(env: Environment, limit: int = 50_000, seed: int = 0) -> EnvReport:
     """Check every rule of an environment; the first one that is broken raises, with its state and action.
 

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from twinax import ops
+from twinax.arguments import checked
 from twinax.errors import TwinaxError
 from twinax.types import Array, Bool, Float, Int
 
 
+@checked
 @dataclass(frozen=True)
 class Exploration:
     """Epsilon-uniform choices and a temperature, each going linearly from start to end."""

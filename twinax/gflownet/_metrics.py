@@ -13,12 +13,14 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.envs import Enumeration, Environment
 from twinax.errors import TwinaxError
 from twinax.gflownet import _exact
 from twinax.types import Array, Bool, Int
 
 
+@checked
 @dataclass(frozen=True)
 class MetricOptions:
     """What is measured, and how much of it."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops
+from twinax.arguments import checked
 from twinax.envs._world import World, decode
 from twinax.errors import TwinaxError, UnknownName
 from twinax.iqn._losses import (
@@ -27,6 +28,7 @@ from twinax.noise import Draw
 from twinax.types import Array, Float
 
 
+@checked
 @dataclass(frozen=True)
 class Learners:
     """Agents that learn alike, each with a network of its own."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.envs._world import World
 from twinax.errors import TwinaxError
 from twinax.iqn._epoch import Epoch, play
@@ -370,6 +371,7 @@ class Agents(Problem):
         return {"world": repr(self.world), "groups": {name: repr(group) for name, group in self.groups.items()}}
 
 
+@checked
 def problem(
     world: World,
     groups: Mapping[str, Group] | None = None,

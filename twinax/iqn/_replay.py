@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.errors import TwinaxError
 from twinax.types import Array, Bool, Float, Int
 
 
+@checked
 @dataclass(frozen=True)
 class ReplayOptions:
     """How a replay is filled and read."""

@@ -8,6 +8,7 @@ from math import inf, nan
 from typing import Any
 
 from twinax import tree
+from twinax.arguments import checked
 from twinax.engines import MODES, make_engine, mode_name
 from twinax.engines._engine import Engine, NonFinite
 from twinax.errors import TwinaxError, UnknownName
@@ -27,6 +28,7 @@ from twinax.problem import Problem
 ROUNDING = "equal in float64 and not in float32: rounding, which grows with the number of steps. Nothing is wrong."
 
 
+@checked
 def check(
     problem: Problem,
     modes: Sequence[str] = MODES,

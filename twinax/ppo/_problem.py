@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.envs._control import Control, Restarting
 from twinax.episode import MOST_STEPS, Episode
 from twinax.errors import TwinaxError, UnknownName
@@ -91,6 +92,7 @@ class Learned:
     terms: Metrics
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class PPO(Problem):
     """See `problem`, which fills in the defaults."""
@@ -606,6 +608,7 @@ TERMS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_frac
 ADAM = Optimizer(learning_rate=3e-4, eps=1e-5, clip_norm=0.5)
 
 
+@checked
 def problem(world: Control, *, optimizer: Optimizer | None = None, **settings: Any) -> PPO:
     """PPO in a world; settings are the fields of `PPO`."""
     return PPO(world, optimizer or ADAM, **settings)

@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+from twinax.arguments import checked
 from twinax.errors import TwinaxError
 from twinax.problem import Problem
 from twinax.runs import checkpoint, metrics
@@ -22,6 +23,7 @@ from twinax.runs.summary import command_line
 __all__ = ["Diverged", "Interrupted", "Run", "resume", "train"]
 
 
+@checked
 def train(
     problem: Problem,
     mode: str = "jax",
@@ -97,6 +99,7 @@ def train(
         return _run(stack, session, progress)
 
 
+@checked
 def resume(
     run_dir: Path | str,
     problem: Problem,
