@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.errors import TwinaxError, UnknownName
 
 T = TypeVar("T")
@@ -19,6 +20,7 @@ ALL = ""
 """The owner of every parameter where one optimizer has them all."""
 
 
+@checked
 @dataclass(frozen=True)
 class Optimizer:
     """The recipe of the update; both frameworks apply exactly this."""

@@ -109,6 +109,7 @@ class Problem(ABC):
     Everything here is written over `ops`, so it runs on the arrays that it is given.
     """
 
+    _made_by = "such as tx.gflownet.problem(tx.envs.Hypergrid()) or tx.ppo.problem(tx.envs.CartPole())"
     optimizer: Optimizer
     sizes: tuple[int, ...] = ()
     """Static sizes for the ragged part of a batch, ascending; empty when nothing is ragged."""

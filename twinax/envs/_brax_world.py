@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinax import tree
+from twinax.arguments import checked
 from twinax.envs._brax_checks import check_brax_env
 from twinax.envs._control import Actions, Box, Control, Moved
 from twinax.envs._jax_rules import kept, keys, mapped, settled
@@ -17,6 +18,7 @@ from twinax.noise import Draw
 from twinax.types import Array, Float
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class BraxWorld(Control):
     """A Brax environment by its id, or an `Env` object (Playground's too): single, and not wrapped.

@@ -10,6 +10,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax import ops
+from twinax.arguments import checked
 from twinax.envs._broken_rule import fail, refuse
 from twinax.envs._check_frameworks import check_frameworks
 from twinax.envs._check_structure import check_structure
@@ -47,6 +48,7 @@ QUICK_WALKS, QUICK_STATES = 16, 128
 """Walks of a quick check through worlds that have more, and states of those walks that rules are checked on."""
 
 
+@checked
 def check_env(env: Environment, limit: int = 50_000, seed: int = 0, quick: bool = False) -> EnvReport:
     """Check every rule of an environment; the first one that is broken raises, with its state and action.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.envs._classic_poles import Classic
 from twinax.envs._control import Box, Discrete, Moved
 from twinax.noise import Draw
@@ -48,6 +49,7 @@ class _Car(Classic):
         return CarState(position, velocity), (position >= goal) & (velocity >= self.goal_velocity)
 
 
+@checked
 @dataclass(frozen=True)
 class MountainCar(_Car):
     """Rock up the hill by pushing left (0), not at all (1) or right (2): MountainCar-v0, -1 for each step.
@@ -66,6 +68,7 @@ class MountainCar(_Car):
         return Moved(after, ops.full(push.shape, -1, push), reached, {})
 
 
+@checked
 @dataclass(frozen=True)
 class MountainCarContinuous(_Car):
     """Rock up the hill with little effort: MountainCarContinuous-v0, 100 at the goal.

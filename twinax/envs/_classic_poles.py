@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.envs._control import Box, Control, Discrete, Moved
 from twinax.episode import View
 from twinax.errors import TwinaxError
@@ -55,6 +56,7 @@ class CartPoleState:
     spin: Float[Array, " worlds"]
 
 
+@checked
 @dataclass(frozen=True)
 class CartPole(Classic):
     """Push a cart to the left (0) or right (1) so that its pole stays up: CartPole-v1, 1 for each step.
@@ -113,6 +115,7 @@ class PendulumState:
     spin: Float[Array, " worlds"]
 
 
+@checked
 @dataclass(frozen=True)
 class Pendulum(Classic):
     """Swing a pendulum up and hold it: Pendulum-v1. It never ends of its own.
@@ -168,6 +171,7 @@ class AcrobotState:
     second_spin: Float[Array, " worlds"]
 
 
+@checked
 @dataclass(frozen=True)
 class Acrobot(Classic):
     """Swing the end of two links above a line by a torque of -1, 0 or 1 between them: Acrobot-v1, -1 until it is there.

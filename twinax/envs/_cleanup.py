@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.envs._ranges import check_counts, check_finite, check_shares, is_number
 from twinax.envs._world import EMPTY, WALL, World, constant, put
 from twinax.errors import TwinaxError
@@ -39,6 +40,7 @@ class Commons:
     """Turns that an agent still loses."""
 
 
+@checked
 @dataclass(frozen=True)
 class Cleanup(World):
     """A public-goods dilemma: apples are for whoever takes them, and grow only while somebody cleans the river.

@@ -78,6 +78,7 @@ class Moved:
 class Control(ABC):
     """Rules of a world, many copies at once."""
 
+    _made_by = "such as tx.envs.CartPole(), or tx.envs.GymnasiumWorld('CartPole-v1') for an environment of Gymnasium"
     name: str
     observation_size: int
     actions: Actions

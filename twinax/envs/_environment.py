@@ -17,6 +17,8 @@ class Environment(ABC):
     `check_env` proves that the rules fit together.
     """
 
+    _made_by = "such as tx.envs.Hypergrid(dim=2, side=8), or a subclass of tx.envs.Environment with your rules"
+
     @property
     @abstractmethod
     def num_actions(self) -> int:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinax import ops
+from twinax.arguments import checked
 from twinax.errors import TwinaxError
 from twinax.types import Array, Float, Int
 
 
+@checked
 @dataclass(frozen=True)
 class GridReward:
     """R = R0 + R1 [every coordinate is outer] + R2 [every coordinate is in the band].
@@ -60,6 +62,7 @@ class GridReward:
         return ops.take(ops.like(levels, position), self.tiers(position, side))
 
 
+@checked
 @dataclass(frozen=True)
 class Uniform:
     """The same reward in every cell."""
@@ -78,6 +81,7 @@ class Uniform:
         return ops.take(ops.like(table, position), position[..., 0])
 
 
+@checked
 @dataclass(frozen=True)
 class Corners:
     """A Gaussian bump in each corner region of the box [-1, 1]^dim on which the cells lie evenly.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.envs._control import Actions, Box, Discrete, Moved, Restarting
 from twinax.envs._gymnasium_copies import Copies, build
 from twinax.envs._gymnasium_film import Filmed
@@ -30,6 +31,7 @@ class Hidden:
     """Steps of this episode."""
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class GymnasiumWorld(Restarting):
     """A Gymnasium environment by its id, or from a factory; PyTorch calls it, and JAX calls it back.

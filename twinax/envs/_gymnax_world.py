@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from twinax import tree
+from twinax.arguments import checked
 from twinax.envs._control import Actions, Box, Control, Discrete, Moved
 from twinax.envs._jax_rules import kept, keys, mapped, settled
 from twinax.envs._seeds import seed_draw, seeds
@@ -28,6 +29,7 @@ class GymnaxState:
     observation: Float[Array, "worlds observation"]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class GymnaxWorld(Control):
     """A gymnax environment by its id, or an object.

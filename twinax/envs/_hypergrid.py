@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twinax import ops
+from twinax.arguments import checked
 from twinax.envs._environment import Environment
 from twinax.envs._grid_rewards import GridReward
 from twinax.errors import TwinaxError
@@ -22,6 +23,7 @@ class GridState(NamedTuple):
     done: Bool[Array, " batch"]
 
 
+@checked
 @dataclass(frozen=True)
 class Hypergrid(Environment):
     """side^dim cells from the origin; action i adds one to coordinate i, action `dim` stops.

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
 from twinax.types import Array, Bool, Float, Int
@@ -45,6 +46,7 @@ class MazeState:
     """Steps taken."""
 
 
+@checked
 @dataclass(frozen=True)
 class PointMaze:
     """A point that moves by its action, or is pushed by it, and slides along walls.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.envs._ranges import check_finite, check_shares
 from twinax.envs._world import EMPTY, OUTSIDE, WALL, World, constant, put
 from twinax.errors import UnknownName
@@ -32,6 +33,7 @@ class Hunt:
     """The padded cell of each agent, (worlds,) each."""
 
 
+@checked
 @dataclass(frozen=True)
 class TreasureHunt(World):
     """Items appear on empty cells with a small probability each turn and stay until an agent walks over them.

@@ -32,6 +32,8 @@ class World(ABC):
     simultaneous rule all look first, then all act.
     """
 
+    _made_by = "such as tx.envs.TreasureHunt(), a grid with agents on it"
+
     height: int = 10
     """Rows of the map, walls included."""
     width: int = 10

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops
+from twinax.arguments import checked
 from twinax.errors import TwinaxError
 from twinax.types import Array, Bool, Float, Int
 
@@ -15,6 +16,7 @@ LEAST = 1e-6
 """The smallest temperature: logits of a diverging policy that are divided by it still fit into a float32."""
 
 
+@checked
 @dataclass(frozen=True)
 class Exploration:
     """Epsilon-uniform choices and a temperature, each going linearly from start to end."""

@@ -13,6 +13,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.envs import Enumeration, Environment
 from twinax.envs._state_rows import keys_of, rows_of, show
 from twinax.errors import TwinaxError
@@ -23,6 +24,7 @@ WIDEST = 4096
 """Coordinates at and above this make no picture."""
 
 
+@checked
 @dataclass(frozen=True)
 class MetricOptions:
     """What is measured, and how much of it."""

@@ -10,6 +10,7 @@ import equinox as eqx
 import numpy as np
 
 from twinax import ops
+from twinax.arguments import checked
 from twinax.envs import Environment
 from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import MLP, ActingLinear, Linear, acting, activation, perceptron
@@ -18,6 +19,7 @@ from twinax.types import Array, Float
 BACKWARD = ("learned", "uniform", "maxent")
 
 
+@checked
 @dataclass(frozen=True)
 class PolicyOptions:
     """Shape of the networks."""

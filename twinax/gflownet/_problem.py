@@ -11,6 +11,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.envs import Enumeration, Environment, enumerate_states
 from twinax.envs._check import HIGHEST
 from twinax.envs._enumeration import TooManyStates
@@ -243,6 +244,7 @@ class GFlowNet(Problem):
         return facts
 
 
+@checked
 def problem(
     env: Environment,
     objective: str = "trajectory_balance",

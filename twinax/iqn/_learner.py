@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops
+from twinax.arguments import checked
 from twinax.envs._ranges import check_counts, check_finite, check_shares
 from twinax.envs._world import World, decode
 from twinax.errors import TwinaxError, UnknownName
@@ -28,6 +29,7 @@ from twinax.noise import Draw
 from twinax.types import Array, Float
 
 
+@checked
 @dataclass(frozen=True)
 class Learners:
     """Agents that learn alike, each with a network of its own."""

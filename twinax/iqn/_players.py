@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops
+from twinax.arguments import checked
 from twinax.envs._ranges import check_counts
 from twinax.envs._world import World
 from twinax.errors import UnknownName
@@ -16,6 +17,7 @@ from twinax.noise import Draw
 from twinax.types import Array, Float, Int
 
 
+@checked
 @dataclass(frozen=True)
 class Players:
     """Agents that follow a rule."""

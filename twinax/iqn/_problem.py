@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.envs._ranges import check_counts, check_shares
 from twinax.envs._world import World
 from twinax.errors import TwinaxError
@@ -63,10 +64,6 @@ class Agents(Problem):
     """An epoch is a hundred turns of every agent, and a train step of each."""
 
     def __post_init__(self):
-        _check_world(self.world)
-        for name, group in self.groups.items():
-            if not isinstance(group, Learners | Players):
-                raise TwinaxError(f"the group '{name}' is {group!r}; give twinax.iqn.Learners or twinax.iqn.Players")
         have = sum(group.count for group in self.groups.values())
         if have != self.world.num_agents:
             raise TwinaxError(
@@ -373,13 +370,7 @@ class Agents(Problem):
         return {"world": repr(self.world), "groups": {name: repr(group) for name, group in self.groups.items()}}
 
 
-def _check_world(world: Any) -> None:
-    if not isinstance(world, World):
-        raise TwinaxError(
-            f"agents play in a twinax.envs.World, not in {type(world).__name__}; docs/worlds.md shows how to write one"
-        )
-
-
+@checked
 def problem(
     world: World,
     groups: Mapping[str, Group] | None = None,
@@ -398,9 +389,6 @@ def problem(
     >>> problem(TreasureHunt(num_agents=2)).seats
     [('iqn', 0), ('iqn', 1)]
     """
-    if groups is not None and not isinstance(groups, Mapping):
-        raise TwinaxError(f"groups are {type(groups).__name__}; give a dict of Learners and Players by name")
-    _check_world(world)
     named: dict[str, Group] = dict(groups) if groups is not None else {"iqn": Learners(count=world.num_agents)}
     rates = {name: group.learning_rate for name, group in named.items() if isinstance(group, Learners)}
     optimizer = optimizer or Optimizer(clip_norm=1.0)

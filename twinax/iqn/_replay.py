@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.envs._ranges import check_counts, check_shares
 from twinax.types import Array, Bool, Float, Int
 
 
+@checked
 @dataclass(frozen=True)
 class ReplayOptions:
     """How a replay is filled and read."""

@@ -69,6 +69,8 @@ class Agent(ABC):
     `actor_freq`-th step of finetuning. Targets then go `target_rate` of the way to the networks of before the step.
     """
 
+    _made_by = "such as tx.offline.agents.IQL()"
+
     hidden: tuple[int, ...] = (512, 512, 512, 512)
     """Widths of the hidden layers of every network."""
     discount: float = 0.99

@@ -53,6 +53,8 @@ class Dataset:
     ([2, 2, 2, 5, 5, 5], [0, 0, 0, 3, 3, 3])
     """
 
+    _made_by = "read one from a file with tx.offline.read_dataset(path), or make it with tx.offline.from_arrays(...)"
+
     observations: Any
     """float32 (rows, width) or (rows, height, ...), or uint8 for images."""
     actions: Any

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from twinax import ops
+from twinax.arguments import checked
 from twinax.errors import TwinaxError, UnknownName
 from twinax.noise import Draw
 from twinax.offline._sampling import (
@@ -29,6 +30,7 @@ SLACK = 1e-6
 """In the denominator of the share of trajectory goals, as in the released code, which has a few fewer of them."""
 
 
+@checked
 @dataclass(frozen=True)
 class GoalMixture:
     """How goals of one kind are drawn; the three probabilities add up to 1."""
@@ -59,6 +61,7 @@ LATER = GoalMixture()
 """Evenly from the rest of the trajectory."""
 
 
+@checked
 @dataclass(frozen=True)
 class GoalOptions:
     """Goals of a batch, for values and for the actor."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.errors import TwinaxError
 from twinax.networks import ema, frozen
 from twinax.noise import Draw, below
@@ -466,6 +467,7 @@ def _kind(draw: Draw) -> str:
     return "int32" if draw.kind == "integers" else "float32"
 
 
+@checked
 def problem(
     agent: Agent,
     pretraining: Dataset | None = None,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops
+from twinax.arguments import checked
 from twinax.envs._maze import PointMaze
 from twinax.errors import TwinaxError, require
 from twinax.interval import half_width
@@ -67,6 +68,7 @@ class Task:
         return {}
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class MazeTask(Task):
     """Reach a place of the maze from anywhere; an episode ends there, or when time is up."""
@@ -149,6 +151,7 @@ class MazeTask(Task):
         return found
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class GymnasiumTask(Task):
     """Episodes of a Gymnasium environment; several copies run at once and share one call of the policy."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from twinax import tree
+from twinax.arguments import checked
 from twinax.engines import MODES, make_engine, mode_name
 from twinax.engines._engine import Engine, NonFinite
 from twinax.errors import TwinaxError, UnknownName
@@ -32,6 +33,7 @@ Progress = Callable[[str, str], None]
 ROUNDING = "equal in float64 and not in float32: rounding, which grows with the number of steps. Nothing is wrong."
 
 
+@checked
 def check(
     problem: Problem,
     modes: Sequence[str] = MODES,

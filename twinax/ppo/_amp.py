@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.envs._reference import Reference
 from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import MLP, input_gradient
@@ -38,6 +39,7 @@ LABELS = {
 }
 
 
+@checked
 @dataclass(frozen=True)
 class AmpOptions:
     """How style is learned."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from twinax import ops, tree
+from twinax.arguments import checked
 from twinax.envs._check_control import check_world
 from twinax.envs._control import Control, Restarting
 from twinax.episode import MOST_STEPS, Episode
@@ -94,6 +95,7 @@ class Learned:
     terms: Metrics
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class PPO(Problem):
     """See `problem`, which fills in the defaults."""
@@ -656,6 +658,7 @@ ADAM = Optimizer(learning_rate=1e-3, eps=1e-5, clip_norm=0.5)
 """The optimizer where none is given, in Python and on the command line."""
 
 
+@checked
 def problem(world: Control, *, optimizer: Optimizer | None = None, **settings: Any) -> PPO:
     """PPO in a world; settings are the fields of `PPO`, and what is not given is as on the command line.
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from twinax.arguments import checked
 from twinax.errors import TwinaxError
 from twinax.problem import Problem
 from twinax.runs import checkpoint, metrics
@@ -25,6 +26,7 @@ from twinax.runs.summary import command_line
 __all__ = ["Diverged", "EvaluationFailed", "Interrupted", "Removed", "Run", "resume", "train"]
 
 
+@checked
 def train(
     problem: Problem,
     mode: str = "jax",
@@ -92,6 +94,7 @@ def train(
         return _run(Session(engine, book))
 
 
+@checked
 def resume(
     run_dir: Path | str,
     problem: Problem,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from twinax.arguments import checked
 from twinax.errors import UnknownName
 from twinax.offline._agent import Agent
 from twinax.offline.agents.goal import GCBC, GCIQL, GCIVL, HIQL, QRL
@@ -15,7 +16,7 @@ from twinax.offline.agents.rebrac import DinoReBRAC, ReBRAC
 
 NINE = (IQL, ReBRAC, MBPOReBRAC, DinoReBRAC, CRL, TDInfoNCE, ForwardBackward, HILP, InFOM)
 OTHERS = (BC, TD3BC, GCBC, GCIVL, GCIQL, HIQL, QRL, FQL)
-AGENTS: dict[str, type[Agent]] = {agent.name: agent for agent in (*NINE, *OTHERS)}
+AGENTS: dict[str, type[Agent]] = {agent.name: checked(agent) for agent in (*NINE, *OTHERS)}
 
 __all__ = [
     "AGENTS",
