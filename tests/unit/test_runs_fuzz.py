@@ -301,8 +301,10 @@ def _damage(home, number, name):
     shutil.copytree(home / name, home / "run")
     chance = random.Random(number)
     found = _files(home / "run")
-    # Every file has its turn with every damage before chance repeats one.
-    damage, path = DAMAGES[number % len(DAMAGES)], found[(number * 7 + number // len(DAMAGES)) % len(found)]
+    # Every damage has its turn; what the commands read is hit more often than what they only write.
+    newest = max(path for path in found if path.name == "meta.json")
+    read = [newest, newest.with_name("state.safetensors"), *(home / "run" / name for name in sorted(SHOWN))]
+    damage, path = DAMAGES[number % len(DAMAGES)], chance.choice(read if chance.random() < 0.7 else found)
     if damage in (odd_value, forge) and path.suffix not in (".json", ".jsonl"):
         path = chance.choice([one for one in found if one.suffix in (".json", ".jsonl")])
     place = path.relative_to(home / "run").as_posix()

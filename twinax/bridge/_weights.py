@@ -53,7 +53,7 @@ def state_dict(tree: Any) -> dict[str, Any]:
     return found
 
 
-def load_state_dict(tree: T, mapping: Mapping[str, Any]) -> T:
+def load_state_dict(tree: T, mapping: Any) -> T:
     """A tree like this one with the arrays of the mapping: same names and shapes, the tree's dtypes and framework.
 
     A `torch.nn.Module` is copied and the copy is filled; `module.load_state_dict` fills the module itself.
