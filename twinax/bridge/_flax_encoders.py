@@ -14,6 +14,8 @@ from twinax.bridge._flax_layers import Names, under
 
 Pairs = list[tuple[tuple[str, Any], str, Any]]
 """(name here, part of the network), name there, parameters."""
+Sides = dict[str, tuple[Any, tuple[str, ...]]]
+"""Parts of a network by name, and what their encoders may be called."""
 WRAPPER = "gc_encoder"
 OF_STATES = ("encoder", "state_encoder")
 OF_GOALS = ("goal_encoder",)
@@ -28,7 +30,7 @@ def has_encoder(node: Any) -> bool:
 
 def encoder_pairs(node: Any, found: Mapping[str, Any], names: Names) -> Pairs | None:
     """What belongs together in a network with encoders; None for another one, or if its encoders have other names."""
-    from twinax.offline._networks import Bilinear, Metric
+    from twinax.offline._networks import Bilinear, Encoded, Metric
 
     there = dict(found)
     inner = there.pop(WRAPPER, None)
@@ -41,9 +43,9 @@ def encoder_pairs(node: Any, found: Mapping[str, Any], names: Names) -> Pairs | 
         return _sides({"phi": (node.phi, OF_STATES), "psi": (node.psi, OF_GOALS)}, places, names)
     if isinstance(node, Metric) and has_encoder(node.phi):
         return _sides({"phi": (node.phi, OF_STATES)}, places, names)
-    if not has_encoder(node):
+    if not isinstance(node, Encoded):
         return None
-    encoders = {"encoder": (node.encoder, OF_STATES)}
+    encoders: Sides = {"encoder": (node.encoder, OF_STATES)}
     if node.goal_encoder is not None:
         encoders["goal_encoder"] = (node.goal_encoder, OF_GOALS)
     pairs: Pairs = []
@@ -56,7 +58,7 @@ def encoder_pairs(node: Any, found: Mapping[str, Any], names: Names) -> Pairs | 
     return [*pairs, (("net", node.net), "", rest)]
 
 
-def _sides(sides: dict[str, tuple[Any, tuple[str, ...]]], places: dict[str, tuple[str, Any]], names: Names):
+def _sides(sides: Sides, places: dict[str, tuple[str, Any]], names: Names) -> Pairs | None:
     """Networks with their encoders beside them, where nothing else is."""
     pairs: Pairs = []
     for label, (part, known) in sides.items():

@@ -69,8 +69,9 @@ def _d4rl_fields(fields: dict[str, Any], terminate_on_end: bool, path: Path) -> 
         "next_observations": following,
         "actions": (fields["actions"], chosen),
     }
+    key = ("d4rl", terminate_on_end)
     return {
-        **{name: chosen_rows(name, *found, path, ("d4rl", terminate_on_end)) for name, found in large.items()},
+        **{name: chosen_rows(name, source, index, path, key) for name, (source, index) in large.items()},
         **({"rewards": column(fields, "rewards", path)[chosen]} if "rewards" in fields else {}),
         "masks": ~masked[chosen],
         "terminals": ends,

@@ -334,9 +334,10 @@ class Offline(Problem):
 
     def evaluation_draws(self) -> Mapping[str, Draw]:
         found = {} if self.task is None else {f"task/{name}": draw for name, draw in self.task.draws().items()}
-        for phase in () if self.validation is None else self.phases:
-            own = self._phase_draws(phase, self.validation.size)
-            found |= {f"validation/{phase}/{name}": draw for name, draw in own.items()}
+        if self.validation is not None:
+            for phase in self.phases:
+                own = self._phase_draws(phase, self.validation.size)
+                found |= {f"validation/{phase}/{name}": draw for name, draw in own.items()}
         return found
 
     def tables(self) -> dict[str, Any]:
