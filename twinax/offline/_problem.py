@@ -48,6 +48,8 @@ class Offline(Problem):
     """Where finetuning begins, in place of pretraining."""
 
     best = ("success", "return")
+    parity_steps = 10
+    """Each is an update of networks with millions of parameters, in float64."""
 
     def __post_init__(self):
         if not self.datasets:

@@ -16,6 +16,7 @@ import numpy as np
 
 from twinax.bridge import to_numpy
 from twinax.parity._differentiate import (
+    ONCE,
     Found,
     Values,
     differentiate_torch,
@@ -46,7 +47,7 @@ class Side:
             if "collect" not in self.programs:
                 import jax
 
-                self.programs["collect"] = jax.jit(self.problem.collect)
+                self.programs["collect"] = jax.jit(self.problem.collect, compiler_options=ONCE)
             return to_numpy(self.programs["collect"](*_jax((state, draws, settings))))
         arrays = _copy((state, draws, settings))  # rings are written in place
         found: Any
