@@ -148,6 +148,18 @@ WRONG_COMMANDS = {
     "compare env.side=-3": "env.side is -3",
     "demo trainer.steps=0": "trainer.steps is 0",
     "doctor heal": "there is no file heal",
+    "play --agent 99999999999999999999": "--agent is 99999999999999999999",
+    "play --agent -1": "--agent is -1",
+    f"train {'a' * 10_000}=1": "unknown key 'aaa",
+    "sweep": "a sweep needs settings with several values",
+    "sweep run.dir=nowhere": "holds no sweep to go on with",
+    "sweep --cpus 0 seed=0,1": "--cpus is 0",
+    "launch eval run": "it runs train or resume",
+    "export nowhere policy.onnx": "there is no run directory nowhere",
+    "data nowhere": "nowhere",
+    "train experiment=ppo env=gymnasium env.id=a:b:c": "gymnasium cannot make env.id=a:b:c",
+    "train experiment=ppo env=gymnasium env.id=:x": "gymnasium cannot make env.id=:x",
+    "train experiment=ppo env=gymnasium env.id=no_such_module:x": "gymnasium cannot make",
 }
 
 

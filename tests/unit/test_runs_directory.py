@@ -87,6 +87,8 @@ def test_config_of_hydra_comes_back(tmp_path):
     from omegaconf import OmegaConf
 
     directory = RunDirectory(tmp_path)
+    with pytest.raises(TwinaxError, match="a.b=.*perhaps a secret"):
+        directory.write_config(OmegaConf.create({"a": {"b": "${oc.env:HOME}"}}))
     directory.write_config(OmegaConf.create({"a": {"b": 2}, "c": "${a.b}"}))
     assert directory.read_config() == {"a": {"b": 2}, "c": 2}
 

@@ -114,8 +114,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         sentence, code = describe(error)
         if sentence is None or debug:
             raise
+        sentence = shortened(sentence)
         print(f"error: {sentence}" if code not in STOPPED else sentence, file=sys.stderr)
         return code
+
+
+def shortened(sentence: str, most: int = 1200) -> str:
+    """A sentence that quotes somebody's very long value, without most of that."""
+    half = most // 2
+    return sentence if len(sentence) <= most else f"{sentence[:half]} ... {sentence[-half:]}"
 
 
 def run(words: Sequence[str]) -> int:

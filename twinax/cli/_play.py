@@ -165,6 +165,7 @@ def _scripted(overrides: list[str], agent: int, seed: int) -> tuple[Any, Epoch]:
         raise _no_world(f"experiment={config.experiment}")
     world, wanted = restore(config.world), config.players
     at_least(0, players__random=wanted.random, players__seeker=wanted.seeker)
+    _check_agent(agent, world)
     others = world.num_agents - 1
     if wanted.random + wanted.seeker > others:
         raise TwinaxError(

@@ -41,7 +41,8 @@ def build(
     else:
         try:
             env = gymnasium.make(id, max_episode_steps=time_limit or None, disable_env_checker=True, **options)
-        except (gymnasium.error.Error, ModuleNotFoundError, TypeError) as error:
+        # A name such as a:b:c is refused by gymnasium with a ValueError, and module:Name runs somebody's module.
+        except (gymnasium.error.Error, ImportError, AttributeError, TypeError, ValueError) as error:
             raise TwinaxError(
                 f"gymnasium cannot make env.id={id} ({reason(error)}); `gymnasium.pprint_registry()` lists the known "
                 "ids, and module:Name-v0 imports a module first"

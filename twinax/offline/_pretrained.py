@@ -25,9 +25,12 @@ def load_pretrained(run: Path | str, agent: Agent, sizes: Sizes) -> tuple[State,
     directory = RunDirectory(Path(run))
     directory.must_exist()
     config = directory.read_config()
-    if config.get("experiment") != "offline" or config["agent"]["name"] != agent.name:
+    named, phases = config.get("agent"), config.get("phases")
+    if config.get("experiment") != "offline" or not isinstance(named, dict) or named.get("name") != agent.name:
         raise TwinaxError(f"{run} is no run of the offline agent {agent.name}")
-    end = int(config["phases"]["pretrain"])
+    end = phases.get("pretrain") if isinstance(phases, dict) else None
+    if not isinstance(end, int):
+        raise TwinaxError(f"{directory.config_path} has phases.pretrain={end}, which is no number of steps")
     saved = [step for step in checkpoint.steps(directory.path) if 0 < step <= end]
     if not saved:
         raise TwinaxError(

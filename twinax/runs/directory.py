@@ -251,6 +251,12 @@ def container(config: Any) -> Any:
     if type(config).__module__.startswith("omegaconf"):
         from omegaconf import OmegaConf
 
+        for key, value in origin.leaves(OmegaConf.to_container(config, resolve=False)):
+            if isinstance(value, str) and "${oc.env:" in value:
+                raise TwinaxError(
+                    f"{key}={value} would write a value of the environment, perhaps a secret, into the run's files; "
+                    "give the value itself, or leave the key out of `config`"
+                )
         config = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     if isinstance(config, Mapping):
         return {str(key): container(value) for key, value in config.items()}
