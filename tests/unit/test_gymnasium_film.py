@@ -108,7 +108,7 @@ def test_long_episodes_have_few_frames_and_large_pictures_become_small():
         (Dark, "Dark cannot be drawn: of the render modes it has only human, ansi, and a film needs rgb_array"),
         (Broken, "Broken cannot be drawn (the lamp is broken)"),
         (Grey, "the pictures of Grey are uint8 of shape (8, 12), and not uint8 of shape (height, width, 3)"),
-        (stubborn, "stubborn cannot be made with render_mode=rgb_array (stubborn() got an unexpected keyword"),
+        (stubborn, "stubborn cannot be made with render_mode=rgb_array: the factory stubborn cannot make an"),
     ],
 )
 def test_what_cannot_be_drawn_says_so_and_costs_no_run(tmp_path, capsys, factory, sentence):

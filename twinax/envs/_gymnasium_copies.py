@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -10,11 +11,24 @@ import numpy as np
 
 from twinax.errors import TwinaxError, require
 
+MOST = float(np.finfo(np.float32).max)
+
 
 def reason(error: Exception) -> str:
     """The first line of what a stranger's error says, or its kind."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
+
+
+@contextmanager
+def strangers_code(what: str) -> Iterator[None]:
+    """Whatever an environment raises becomes one sentence that says where."""
+    try:
+        yield
+    except TwinaxError:
+        raise
+    except Exception as error:  # nobody knows what a stranger's code raises
+        raise TwinaxError(f"{what} ({type(error).__name__}: {reason(error)})") from error
 
 
 def build(
@@ -32,7 +46,13 @@ def build(
     import gymnasium
 
     if factory is not None:
-        env = factory(**options)
+        if not callable(factory):
+            raise TwinaxError(
+                f"the factory of an environment is a {type(factory).__name__}, which cannot be called; give a function "
+                "or a class that makes a new environment at each call"
+            )
+        with strangers_code(f"the factory {label} cannot make an environment"):
+            env = factory(**options)
         if not isinstance(env, gymnasium.Env):
             raise TwinaxError(
                 f"the factory {label} gives a {type(env).__module__}.{type(env).__name__}, which is no gymnasium.Env"
@@ -41,19 +61,28 @@ def build(
     else:
         try:
             env = gymnasium.make(id, max_episode_steps=time_limit or None, disable_env_checker=True, **options)
-        # A name such as a:b:c is refused by gymnasium with a ValueError, and module:Name runs somebody's module.
-        except (gymnasium.error.Error, ImportError, AttributeError, TypeError, ValueError) as error:
+        except Exception as error:  # the environment's own code runs here as well, and module:Name runs a module
             raise TwinaxError(
                 f"gymnasium cannot make env.id={id} ({reason(error)}); `gymnasium.pprint_registry()` lists the known "
                 "ids, and module:Name-v0 imports a module first"
             ) from error
+    if missing := [name for name in ("observation_space", "action_space") if getattr(env, name, None) is None]:
+        raise TwinaxError(f"{label} has no {missing[0]}, so nobody knows what a policy for it sees and does; define it")
     return gymnasium.wrappers.FlattenObservation(env) if flatten else env
 
 
 class Copies:
     """Many environments, stepped together. They are made when their number is first known."""
 
-    def __init__(self, make: Callable[[], Any], processes: bool, observation_size: int, to_env: Callable[[Any], Any]):
+    def __init__(
+        self,
+        label: str,
+        make: Callable[[], Any],
+        processes: bool,
+        observation_size: int,
+        to_env: Callable[[Any], Any],
+    ):
+        self.label = label
         self.make, self.processes, self.observation_size, self.to_env = make, processes, observation_size, to_env
         self.vector: Any = None
         self.observation = np.zeros((0, observation_size))
@@ -69,16 +98,20 @@ class Copies:
         # A fork of a process in which JAX has threads may hang.
         kind = partial(AsyncVectorEnv, context="spawn") if self.processes else SyncVectorEnv
         # Gymnasium's own restarts would take new starts from hidden generators, and hide the last observation.
-        self.vector = kind([self.make] * number, autoreset_mode=AutoresetMode.DISABLED)
+        with strangers_code(f"{number} copies of {self.label} cannot be made"):
+            self.vector = kind([self.make] * number, autoreset_mode=AutoresetMode.DISABLED)
         self.observation = np.full((number, self.observation_size), np.nan)
         self.seed, self.age = np.zeros(number, np.int32), np.full(number, -1, np.int32)
 
     def _restart(self, where: np.ndarray, seed: np.ndarray) -> None:
         self.seed, self.age = np.where(where, seed, self.seed), np.where(where, 0, self.age)
         seeds = [int(value) for value in self.seed]
-        seen, _ = self.vector.reset(seed=seeds, options={"reset_mask": np.array(where, bool)})
+        with strangers_code(f"{self.label} failed in reset"):
+            seen, _ = self.vector.reset(seed=seeds, options={"reset_mask": np.array(where, bool)})
+            seen = np.array(seen, float).reshape(len(seeds), self.observation_size)
         # Only the rows of restarted copies are new.
-        self.observation = np.where(where[:, None], np.array(seen, float), self.observation)
+        self.observation = np.where(where[:, None], seen, self.observation)
+        self._refuse_non_finite("an observation", self.observation)
 
     def reset(self, seed: np.ndarray) -> np.ndarray:
         """All copies at a beginning; what is seen there."""
@@ -104,10 +137,25 @@ class Copies:
         if self.vector is None or len(action) != self.vector.num_envs:
             there = 0 if self.vector is None else self.vector.num_envs
             raise TwinaxError(f"{len(action)} actions for {there} copies; call reset or enter first")
-        seen, reward, terminated, truncated, _ = self.vector.step(self.to_env(action))
-        last = self.observation = np.array(seen, float)
+        action = self.to_env(action)
+        with strangers_code(f"{self.label} failed in step"):
+            seen, reward, terminated, truncated, _ = self.vector.step(action)
+            seen, reward = np.array(seen, float).reshape(self.observation.shape), np.array(reward, float)
+        last = self.observation = seen
         self.age = self.age + 1
+        self._refuse_non_finite("an observation", last)
+        self._refuse_non_finite("a reward", reward[:, None])
         truncated = truncated & ~terminated
         if (ended := terminated | truncated).any():
             self._restart(ended, spare)
         return last, reward, terminated, truncated, self.observation
+
+    def _refuse_non_finite(self, what: str, rows: np.ndarray) -> None:
+        """NaN and numbers beyond float32 would become NaN in every weight."""
+        good = np.abs(rows) <= MOST
+        if not good.all():
+            copy, entry = np.argwhere(~good)[0]
+            raise TwinaxError(
+                f"{self.label} gave {rows[copy, entry]} as entry {entry} of {what}, after step {self.age[copy]} of an "
+                "episode; networks learn from finite numbers alone"
+            )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from twinax.envs._control import Moved, Restarting
-from twinax.envs._gymnasium_copies import reason
+from twinax.envs._gymnasium_copies import reason, strangers_code
 from twinax.envs._seeds import seed_draw, seeds
 from twinax.episode import MOST_FRAMES, View
 from twinax.errors import TwinaxError
@@ -53,8 +53,8 @@ class Filmed(Restarting):
             return
         try:
             drawn = make(render_mode=MODE)
-        except Exception as error:  # a stranger's code
-            self.missing = f"{self.name} cannot be made with render_mode={MODE} ({reason(error)})"
+        except TwinaxError as error:
+            self.missing = f"{self.name} cannot be made with render_mode={MODE}: {error}"
         else:
             self.env.close()
             self.env = drawn
@@ -66,18 +66,14 @@ class Filmed(Restarting):
         return {}
 
     def reset(self, draws: Mapping[str, Any]) -> Seen:
-        try:
+        with strangers_code(f"{self.name} failed in reset"):
             seen, _ = self.env.reset(seed=int(np.asarray(seeds(draws["seed"]))[0]))
-        except Exception as error:  # a stranger's code
-            raise TwinaxError(f"{self.name} failed in reset ({reason(error)})") from error
         self._look()
         return Seen(np.array(seen, np.float32)[None])
 
     def step(self, state: Seen, action: Any, draws: Mapping[str, Any]) -> Moved:
-        try:
+        with strangers_code(f"{self.name} failed in step"):
             seen, reward, terminated, truncated, _ = self.env.step(self.to_env(np.asarray(action))[0])
-        except Exception as error:  # a stranger's code
-            raise TwinaxError(f"{self.name} failed in step {self.at} of an episode ({reason(error)})") from error
         self._look()
         row = Seen(np.array(seen, np.float32)[None])
         return Moved(row, np.array([reward], float), np.array([terminated]), {}, np.array([truncated]), row)

@@ -60,10 +60,15 @@ class GymnasiumWorld(Restarting):
     _some: Callable[[], Copies] = field(init=False, repr=False)
     _filmed: Callable[..., Filmed] = field(init=False, repr=False)
     _apart: list[GymnasiumWorld] = field(init=False, repr=False, default_factory=list)
+    _failed: list[TwinaxError] = field(init=False, repr=False, default_factory=list)
+    """The first call from within a JAX program that failed."""
 
     def __post_init__(self):
-        if self.time_limit < 0:
-            raise TwinaxError(f"the time limit of {self.id} is {self.time_limit}; it must be at least 0 (its own)")
+        if not isinstance(self.time_limit, int) or self.time_limit < 0:
+            limit = f"the time limit of {self.id} is {self.time_limit!r}"
+            raise TwinaxError(f"{limit}; it must be a whole number of at least 0 (its own)")
+        if not isinstance(self.options, Mapping):
+            raise TwinaxError(f"the options of {self.id} are {self.options!r}; give a dictionary of arguments by name")
         label = getattr(self.factory, "__name__", repr(self.factory)) if self.factory else self.id
         make = partial(build, self.id, self.factory, dict(self.options), self.time_limit, self.flatten, label)
         one = make()
@@ -77,7 +82,7 @@ class GymnasiumWorld(Restarting):
             "time_limit": self.time_limit or own or 0,
             "observation_size": size,
             "actions": actions,
-            "_some": partial(Copies, make, self.processes, size, to_env),
+            "_some": partial(Copies, label, make, self.processes, size, to_env),
             "_filmed": partial(Filmed, make=make, to_env=to_env),
         }
         for name, value in found.items():
@@ -93,6 +98,10 @@ class GymnasiumWorld(Restarting):
             twin = GymnasiumWorld(self.id, self.time_limit, self.flatten, self.processes, self.options, self.factory)
             self._apart.append(twin)
         return self._apart[0]
+
+    def watch(self, logs: Mapping[str, Any]) -> None:
+        if self._failed:
+            raise self._failed.pop()
 
     def on_host(self) -> Filmed:
         return self._filmed(self)
@@ -135,7 +144,23 @@ class GymnasiumWorld(Restarting):
         def call(shard, _, *arrays):
             return method(self.copies(int(shard)), *arrays)
 
+        if ops.framework(seen) == "jax":
+            call = self._told_later(call, results)
         return ops.host_call(call, results, ops.shard_index(seen), seen, *arrays, ordered=True)
+
+    def _told_later(self, call: Callable[..., Any], results: Any) -> Callable[..., Any]:
+        """The call, which does not raise: JAX would bury the sentence under its own traceback. `watch` raises it."""
+        shapes = tree.map_leaves(lambda x: np.zeros(x.shape, x.dtype), results)
+
+        def quiet(*arrays):
+            if not self._failed:
+                try:
+                    return call(*arrays)
+                except TwinaxError as error:
+                    self._failed.append(error)
+            return shapes
+
+        return quiet
 
 
 def _begun(where: Any, spare: Any, seed: Any, age: Any) -> tuple[Any, Any]:

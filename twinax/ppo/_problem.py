@@ -610,6 +610,8 @@ class PPO(Problem):
         return found
 
     def evaluate(self, measured: Mapping[str, Any]) -> Metrics:
+        if isinstance(self.world, Restarting):
+            self.world.apart().watch({})
         returns, lengths = np.asarray(measured["returns"], float), np.asarray(measured["lengths"], float)
         found = {"episode_return": returns.mean(), "episode_length": lengths.mean()}
         if len(returns) > 1:
