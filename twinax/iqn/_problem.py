@@ -60,7 +60,7 @@ class Agents(Problem):
     """Whether an evaluation shows one world turn by turn."""
 
     best = ("score_greedy",)
-    parity_steps = 10
+    parity_steps = 5
     """An epoch is a hundred turns of every agent, and a train step of each."""
 
     def __post_init__(self):
