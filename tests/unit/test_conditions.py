@@ -201,7 +201,7 @@ def test_odd_environments_are_told_in_a_sentence(kind):
 
 
 def test_what_is_no_environment_is_refused():
-    with pytest.raises(TwinaxError, match="int is not an environment for GFlowNets"):
+    with pytest.raises(TwinaxError, match="envs.check_env: env is 3; it must be a twinax Environment"):
         check_env(3)
 
 
