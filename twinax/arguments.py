@@ -191,14 +191,20 @@ def _hint(name: str, known: list[str], hints: Mapping[str, Any]) -> str:
     for key in (key for key in meant if key in known):
         return f"'{key}' is what it is called here; "
     for key in known:
-        for options in filter(dataclasses.is_dataclass, _kinds(hints.get(key, Any))):
+        for options in _kinds(hints.get(key, Any)):
+            if not dataclasses.is_dataclass(options):
+                continue
             fields = {field.name for field in dataclasses.fields(options)}
             for field in (field for field in meant if field in fields):
-                made = f"{options.__name__}({field}=...)"
+                made = f"{_name(options)}({field}=...)"
                 several = _has(hints[key], (dict, collections.abc.Mapping))
                 return f"write {key}={{'name': {made}}}; " if several else f"write {key}={made}; "
     close = difflib.get_close_matches(name, known, n=1)
     return f"'{close[0]}' may be meant; " if close else ""
+
+
+def _name(kind: Any) -> str:
+    return kind.__name__
 
 
 def _kinds(kind: Any) -> Iterator[Any]:

@@ -74,7 +74,7 @@ def load_moments_into_torch(optimizer: Any, tree: Any, moments: Moments) -> None
     # With an optimizer for each network the count is a dict by network.
     counts = moments.count if isinstance(moments.count, dict) else None
     for name, parameter, first, second in zip(names, parameters, *loaded, strict=True):
-        count = moments.count if counts is None else counts[name.partition(".")[0]]
+        count: Any = moments.count if counts is None else counts[name.partition(".")[0]]
         group = next(g for g in optimizer.param_groups if any(p is parameter for p in g["params"]))
         # PyTorch keeps the count on the CPU unless the kernel itself reads it.
         device = parameter.device if group["fused"] or group["capturable"] else "cpu"
