@@ -296,6 +296,11 @@ def test_the_configuration_of_another_run_is_refused(tmp_path):
 
 def test_a_changed_summary_is_refused(tmp_path):
     directory = RunDirectory(tmp_path)
+    plan = {"steps": 9, "seed": 1}
+    checkpoint.save(checkpoint.place(tmp_path, 1), {"weight": np.ones(1)}, {"step": 1, "plan": plan})
+    directory.write_summary({"loss": 1.0, "seed": 2})
+    with pytest.raises(TwinaxError, match="is not the summary of this run: it has seed=2, .* with seed=1"):
+        directory.read_summary()
     directory.write_summary({"loss": 1.0, "seeds": 1})
     directory.summary_path.write_text(directory.summary_path.read_text().replace("1.0", "0.1"))
     with pytest.raises(TwinaxError, match="summary.json cannot be read: it was changed after it was written"):

@@ -130,7 +130,7 @@ def _distinct_names(paths: Sequence[Path]) -> list[str]:
 def _read(path: Path, name: str) -> RunRecord:
     directory, notes = RunDirectory(path), list[str]()
     directory.refuse_links()
-    config = directory.config_text() if directory.config_path.exists() else ""
+    config = directory.config_text()
     images, step = pictures.load(directory.pictures_path)
     summary, rows = directory.read_summary(), directory.read_metrics(notes.append)
     return RunRecord(name, path, summary, rows, config, images, step, films.newest(directory.films), notes)

@@ -20,8 +20,6 @@ run is followed (see `files`).
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -32,6 +30,7 @@ from twinax.bridge._weights import encode_weights
 from twinax.errors import TwinaxError
 from twinax.runs import (
     checkpoint,
+    config_file,
     files,
     lock,
     metrics,
@@ -39,7 +38,6 @@ from twinax.runs import (
     origin,
     plain,
     sealed,
-    settings_file,
     sources,
     summary,
 )
@@ -49,10 +47,6 @@ _FOREIGN = {"parity.json", "compare.json"}
 # What a training has written before its first checkpoint.
 _BEGUN = {"config.yaml", "metrics.jsonl", "checkpoints", origin.FILE, sources.FOLDER, sources.SUMS}
 _OWN = {"metrics.csv", "summary.json", "weights", "plots", "films", "tensorboard", "report.html", "eval.json"}
-_SUM = re.compile(r"# sha256 of the lines below: ([0-9a-f]{64})\n")
-_FIXED = ("experiment", "seed", "seeds")
-# Sections whose name is a setting like others; that of the rest says which world, agent or objective it is.
-_FREE = ("run", "optimizer")
 
 
 @dataclass(frozen=True)
@@ -147,50 +141,37 @@ class RunDirectory:
                 f"continue it with twinax.resume({str(self.path)!r}, problem=...)"
             )
         self.refuse_links()
-        config = settings_file.parse(self.config_text(), self.config_path)
-        self._refuse_another(config)
-        return sources.found(self.path, config)
+        return sources.found(self.path, self._config()[0])
 
     def config_text(self) -> str:
-        """config.yaml as it was written; a changed one is refused. One without a sum is a person's own."""
+        """config.yaml as it was written, for people; empty when there is none."""
+        return self._config()[1] if self.config_path.exists() else ""
+
+    def _config(self) -> tuple[dict[str, Any], str]:
+        """config.yaml and its text, if nobody changed it and it is this run's."""
         try:
             text = files.read_text(self.config_path, self.path)
         except (OSError, ValueError) as error:
             raise TwinaxError(f"{self.config_path} cannot be read: {' '.join(str(error).split())}") from error
-        first = _SUM.match(text)
-        made = hashlib.sha256(text[first.end() :].encode("utf-8")).hexdigest() if first else ""
-        if first and first[1] != made:
-            raise TwinaxError(
-                f"{self.config_path} was changed after it was written: its sha256 is {made[:12]}..., its first line "
-                f"says {first[1][:12]}...; put it back and give settings as key=value after the command, or delete its "
-                "first line to take the file as it is"
-            )
-        return text[first.end() :] if first else text
+        config, text = config_file.loads(text, self.config_path)
+        kept = config_file.identity((checkpoint.newest_meta(self.path) or {}).get("config") or {})
+        self._refuse_another("configuration", self.config_path, config_file.identity(config), kept)
+        return config, text
 
-    def _refuse_another(self, config: Mapping[str, Any]) -> None:
-        """Raise if this is the configuration of another run: some things never change in one."""
-        kept = (checkpoint.newest_meta(self.path) or {}).get("config") or {}
-        pairs = {name: (config.get(name), kept.get(name)) for name in _FIXED if name in kept}
-        for name, section in kept.items():
-            if isinstance(section, dict) and "name" in section and name not in _FREE:
-                here = config.get(name)
-                pairs[f"{name}.name"] = (here.get("name") if isinstance(here, dict) else None, section["name"])
-        for name, (here, there) in pairs.items():
-            if here is not None and here != there:
+    def _refuse_another(self, what: str, path: Path, here: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+        """Raise if a file is that of another run: some things never change in one."""
+        for name, value in kept.items():
+            if here.get(name) is not None and here[name] != value:
                 raise TwinaxError(
-                    f"{self.config_path} is not the configuration of this run: it has {name}={here}, the newest "
-                    f"checkpoint was trained with {name}={there}; put the run's own file back"
+                    f"{path} is not the {what} of this run: it has {name}={here[name]}, the newest checkpoint was "
+                    f"trained with {name}={value}; put the run's own file back"
                 )
 
     def write_config(self, config: Mapping[str, Any], given: Sequence[Path] = ()) -> None:
         """Write config.yaml whole, and keep the files that a person gave; it names the first of them."""
-        import yaml
-
         kept = sources.keep(self.path, container(config), given)
-        text = yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
-        first = f"# sha256 of the lines below: {hashlib.sha256(text.encode('utf-8')).hexdigest()}\n"
         with files.writing("the configuration", self.config_path, self.path):
-            files.replace_file(self.config_path, first + text)
+            files.replace_file(self.config_path, config_file.dumps(kept))
         origin.vouch(self.config_path, bool(origin.named_code(kept)))
 
     def read_summary(self) -> dict[str, Any]:
@@ -202,7 +183,11 @@ class RunDirectory:
             found = sealed.loads(files.read_text(self.summary_path, self.path))
         except (OSError, ValueError) as error:
             raise TwinaxError(f"{self.summary_path} cannot be read: {error}; delete it to go on without it") from error
-        return summary.checked(found, self.summary_path)
+        found = summary.checked(found, self.summary_path)
+        plan = (checkpoint.newest_meta(self.path) or {}).get("plan") or {}
+        kept = {name: plan[name] for name in ("seed", "seeds", "dtype") if name in plan}
+        self._refuse_another("summary", self.summary_path, found, kept)
+        return found
 
     def write_summary(self, content: Mapping[str, Any]) -> None:
         """Write summary.json whole."""
