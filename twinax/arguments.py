@@ -194,7 +194,7 @@ def _hint(name: str, known: list[str], hints: Mapping[str, Any]) -> str:
         for options in filter(dataclasses.is_dataclass, _kinds(hints.get(key, Any))):
             fields = {field.name for field in dataclasses.fields(options)}
             for field in (field for field in meant if field in fields):
-                made = f"{options.__name__}({field}=...)"
+                made = f"{getattr(options, '__name__', options)}({field}=...)"
                 several = _has(hints[key], (dict, collections.abc.Mapping))
                 return f"write {key}={{'name': {made}}}; " if several else f"write {key}={made}; "
     close = difflib.get_close_matches(name, known, n=1)
