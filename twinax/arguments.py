@@ -196,15 +196,11 @@ def _hint(name: str, known: list[str], hints: Mapping[str, Any]) -> str:
                 continue
             fields = {field.name for field in dataclasses.fields(options)}
             for field in (field for field in meant if field in fields):
-                made = f"{_name(options)}({field}=...)"
+                made = f"{getattr(options, '__name__', options)}({field}=...)"
                 several = _has(hints[key], (dict, collections.abc.Mapping))
                 return f"write {key}={{'name': {made}}}; " if several else f"write {key}={made}; "
     close = difflib.get_close_matches(name, known, n=1)
     return f"'{close[0]}' may be meant; " if close else ""
-
-
-def _name(kind: Any) -> str:
-    return kind.__name__
 
 
 def _kinds(kind: Any) -> Iterator[Any]:

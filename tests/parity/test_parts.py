@@ -151,7 +151,7 @@ def test_terms_have_names_of_their_own():
 
 
 def test_a_loss_with_a_dict_is_told_what_to_return():
-    with pytest.raises(TwinaxError, match=r"terms as dict; return \(scalar, twinax.Terms\(parts, shown\)\)"):
+    with pytest.raises(TwinaxError, match=r"returned \(float, dict\); return \(scalar, twinax.Terms\(parts, shown\)\)"):
         logging(lambda networks, batch: (0.0, {"a": 1.0}))(None, None)
 
 

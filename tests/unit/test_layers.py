@@ -15,7 +15,7 @@ import twinax
 
 ROOT = Path(twinax.__file__).parent
 LEVELS = (
-    ("errors", "types", "memory", "interval", "episode"),
+    ("errors", "types", "memory", "interval", "episode", "arguments", "platforms"),
     ("tree",),
     ("ops",),
     ("noise",),

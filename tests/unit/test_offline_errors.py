@@ -16,6 +16,7 @@ from twinax.errors import TwinaxError
 from twinax.offline import problem
 from twinax.offline._learning import first_state
 from twinax.offline._networks import Actor
+from twinax.optimizer import Optimizer
 
 RATE = 3e-4
 MEMORY = {"rebrac": {}, "mbpo_rebrac": {"faithful": True}, "dino_rebrac": {}}
@@ -365,7 +366,7 @@ def test_one_count_makes_late_first_steps_three_times_as_long(engine, states):
 def test_pretrained_networks_begin_finetuning_at_once():
     # The caller need not repeat how long pretraining was: targets start anew and the latent is inferred.
     agent = few.small("hilp")
-    kept = dataclasses.replace(first_state(agent, few.SIZES, 0), step=np.array(4, np.int32))
+    kept = dataclasses.replace(first_state(agent, few.SIZES, Optimizer(), 0), step=np.array(4, np.int32))
     subject = problem(agent, finetuning=few.walks(), batch_size=6, pretrained=kept)
     assert subject.pretrain_steps == 4 and subject.phases == ("finetune",)
     entered = subject._entered(subject.init(1), subject.data())

@@ -84,7 +84,7 @@ def drawn(draw, rng):
 def lesson(subject, phase, seed=0):
     """Networks away from their first weights, targets, a batch and draws, as training has them; NumPy, float64."""
     rng = np.random.default_rng(seed)
-    state = first_state(subject.agent, subject.widths, seed)
+    state = first_state(subject.agent, subject.widths, subject.optimizer, seed)
     networks = jtu.tree_map(lambda x: x + 0.3 * rng.normal(size=x.shape), few.wide(state.networks))
     targets = {
         name: jtu.tree_map(lambda x: x + 0.2 * rng.normal(size=x.shape), networks[name]) for name in state.targets
@@ -282,7 +282,7 @@ def test_goals_of_a_task_are_stacked_and_told():
 
     data = films()
     subject = problem(seeing("gcbc"), data, None, pretrain_steps=2, batch_size=BATCH, frame_stack=2, task=Picture())
-    state = first_state(subject.agent, subject.widths, 0)
+    state = first_state(subject.agent, subject.widths, subject.optimizer, 0)
     networks = state.networks
     given = subject._given(state, networks, {})
     assert given.shape == (8, 8, 6)

@@ -205,7 +205,7 @@ def test_schedules():
         ({"temperature": float("nan")}, "temperature is nan"),
         ({"temperature_end": 1e30}, "temperature_end is 1e.30"),
         ({"epsilon": float("nan")}, "epsilon is nan"),
-        ({"epsilon_steps": float("nan")}, "epsilon_steps is nan; it must be finite"),
+        ({"epsilon_steps": float("nan")}, "epsilon_steps is nan; it must be a whole number"),
         ({"temperature_end": float("inf")}, "temperature_end is inf"),
         ({"epsilon_steps": -1}, "epsilon_steps is -1"),
     ],

@@ -48,9 +48,11 @@ def read_arrays(path: str | Path, mapped: bool = False, low: Any = -1.0, high: A
             if not isinstance(fields[name], np.ndarray):  # in pieces, in a file that is open only here
                 rows = np.arange(row_count(fields[name]))
                 fields[name] = chosen_rows(name, fields[name], rows, path, "arrays")
+    found = from_arrays(fields, low, high, source=str(path))
+    # After the data were found good: what is wrong with them comes first.
     say_unused(str(path), set(names) - set(wanted))
     _say_endless(fields, str(path))
-    return from_arrays(fields, low, high, source=str(path))
+    return found
 
 
 def _say_endless(fields: Collection[str], source: str) -> None:
