@@ -15,7 +15,8 @@ import twinax
 
 ROOT = Path(twinax.__file__).parent
 LEVELS = (
-    ("errors", "types", "memory", "interval", "episode", "arguments", "platforms"),
+    ("errors", "types", "memory", "interval", "episode"),
+    ("arguments", "platforms"),
     ("tree",),
     ("ops",),
     ("noise",),

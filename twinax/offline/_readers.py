@@ -79,9 +79,11 @@ def read_ogbench(
     """
     path = existing(path)
     fields = read_npz(path, OGBENCH_FIELDS, mapped)
+    arrays = _ogbench(fields, mapped if compact is None else compact, str(path))
+    found = from_arrays(arrays, low, high, source=str(path))
     say_unused(str(path), set(npz_names(path)) - set(OGBENCH_FIELDS))
     _say_endless(fields, str(path))
-    return from_arrays(_ogbench(fields, mapped if compact is None else compact, str(path)), low, high, source=str(path))
+    return found
 
 
 def _ogbench(fields: dict[str, np.ndarray], compact: bool, source: str) -> dict[str, np.ndarray]:
