@@ -117,7 +117,7 @@ class Problem(ABC):
     """Steps before the first that learns, such as those that fill a replay."""
     updates: int = 1
     """Updates of one step."""
-    parity_steps: int = 100
+    parity_steps: int = 20
     """Steps over which parity follows whole runs: as long as rounding cannot decide what happens in the world."""
     film: bool = False
     """Whether a run ends with a film and figures of one episode; see `show`."""

@@ -198,6 +198,20 @@ def test_labels_of_a_task():
         label_maze(data.normalised("normal"), maze, (1, 1))
 
 
+@pytest.mark.parametrize("positive", [True, False])
+def test_a_reward_that_reaches_falls_off_like_a_bell(positive):
+    maze, goal = PointMaze("u"), (1.5, 3.5)
+    data = collect_maze(maze, 2, 20)
+    task = label_maze(data, maze, goal, positive=positive, reach=0.7)
+    away = np.linalg.norm(data.observations - np.array(goal), axis=1)
+    np.testing.assert_allclose(task.rewards, np.exp(-(away**2) / 0.98) - (not positive), rtol=2e-5, atol=1e-6)
+    # What ends an episode is the goal itself, as without a reach.
+    np.testing.assert_array_equal(task.masks, label_maze(data, maze, goal).masks)
+    for reach in (-1.0, math.nan, math.inf):
+        with pytest.raises(TwinaxError, match="reach is .* it must be a number of cells"):
+            label_maze(data, maze, goal, reach=reach)
+
+
 def test_wrong_walks():
     with pytest.raises(TwinaxError, match="unknown walk 'navigat'; .* Did you mean 'navigate'"):
         collect_maze(PointMaze(), 1, 1, walk="navigat")

@@ -283,9 +283,10 @@ def test_forward_backward_infers_the_mean_of_rewarded_states():
 # Evaluation
 
 
-def test_an_evaluation_counts_episodes_as_a_slow_loop_does():
+@pytest.mark.parametrize("reach", [0.0, 0.8])
+def test_an_evaluation_counts_episodes_as_a_slow_loop_does(reach):
     maze = PointMaze("u", max_steps=30)
-    task = MazeTask(maze, (1.5, 1.5), episodes=5)
+    task = MazeTask(maze, (1.5, 1.5), episodes=5, reach=reach)
     draws = tx.noise.numpy_draws(task.draws(), 0, 0)
 
     def act(observations):
@@ -298,11 +299,14 @@ def test_an_evaluation_counts_episodes_as_a_slow_loop_does():
         for _ in range(30):
             one = type(state)(place[None], place[None] * 0, np.array([[1.5, 1.5]], np.float32), np.zeros(1, np.int32))
             after, reward, reached, _ = maze.step(one, np.array([[-1.0, -0.5]], np.float32))
+            if reach:
+                reward = np.exp(-np.square(after.position - 1.5).sum(-1) / (2 * reach**2)) - 1
             place, total, length = after.position[0], total + reward[0], length + 1
             if reached[0]:
                 success = 1.0
                 break
-        assert (found["returns"][k], found["lengths"][k], found["successes"][k]) == (total, length, success)
+        assert (found["lengths"][k], found["successes"][k]) == (length, success)
+        assert found["returns"][k] == pytest.approx(total, rel=1e-5)
     assert 0 < found["successes"].sum() < 5
 
 

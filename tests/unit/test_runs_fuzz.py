@@ -71,6 +71,7 @@ def house(tmp_path_factory):
     patch.setattr(conf, "build_problem", lambda config: ProbeProblem(width=config.env.side))
     patch.setattr(conf, "build_untrained", lambda config, tell: ProbeProblem(width=config.env.side))
     patch.setattr("matplotlib.figure.Figure.savefig", _draw_nothing)
+    patch.setattr("os.fsync", lambda descriptor: None)  # hundreds of them; no power fails here
     words = ["train", "--quiet", "env=grid", "trainer.log_every=5", "trainer.evaluate_every=10"]
     words += ["trainer.checkpoint_every=10", "trainer.chunk=5"]
     patch.setattr(engines, "make_engine", Stops)

@@ -203,7 +203,7 @@ class PointMaze:
         kept = position - state.position if self.inertia else velocity * 0
         after = MazeState(position, kept, state.goal, state.time + 1)
         reached = self.reached(position, state.goal)
-        return after, ops.cast(reached, position) - 1, reached, after.time >= self.max_steps
+        return after, self.reward(position, state.goal), reached, after.time >= self.max_steps
 
     def _slide(self, place: Any, speed: Any, solid: Any) -> Any:
         ahead = place + speed
@@ -223,6 +223,19 @@ class PointMaze:
     def reached(self, position: Float[Array, "*rows 2"], goal: Float[Array, "... 2"]) -> Bool[Array, "*rows"]:
         """Whether a position is at the goal."""
         return ops.sum(ops.square(position - goal), -1) <= self.radius**2
+
+    def reward(
+        self, position: Float[Array, "*rows 2"], goal: Float[Array, "... 2"], reach: float = 0.0, positive: bool = False
+    ) -> Float[Array, "*rows"]:
+        """1 at the goal and 0 elsewhere, less 1 unless it is to be positive.
+
+        With a reach it falls off like a bell, exp(-d^2 / (2 reach^2)) at a distance of d cells.
+        """
+        if reach:
+            height = ops.exp(-ops.sum(ops.square(position - goal), -1) / (2 * reach**2))
+        else:
+            height = ops.cast(self.reached(position, goal), position)
+        return height if positive else height - 1
 
     def require_free(self, place: Any) -> Float[np.ndarray, 2]:
         """The place as an array; an error unless it is (x, y) in a free cell."""
@@ -265,3 +278,9 @@ class PointMaze:
 def _constant(x: np.ndarray) -> np.ndarray:
     x.flags.writeable = False
     return x
+
+
+def require_reach(reach: float) -> None:
+    """Refuse what is no distance; see `PointMaze.reward`."""
+    if not 0 <= reach < math.inf:
+        raise TwinaxError(f"reach is {reach}; it must be a number of cells, at least 0")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from twinax.envs._maze import MazeState, PointMaze
+from twinax.envs._maze import MazeState, PointMaze, require_reach
 from twinax.errors import TwinaxError, UnknownName, require
 from twinax.offline._dataset import Dataset, from_arrays
 
@@ -78,18 +78,18 @@ def _with_new_goals(maze: PointMaze, state: MazeState, reached: np.ndarray, rng:
     return dataclasses.replace(state, goal=goal)
 
 
-def label_maze(dataset: Dataset, maze: PointMaze, goal: Any, positive: bool = False) -> Dataset:
+def label_maze(dataset: Dataset, maze: PointMaze, goal: Any, positive: bool = False, reach: float = 0.0) -> Dataset:
     """The same walks as data of one task: the reward of an observation is 0 at the goal and -1 elsewhere, or 1 and 0.
 
-    Masks are 0 at the goal, which is (x, y) in cells.
+    Masks are 0 at the goal, which is (x, y) in cells. With a `reach` the reward falls off around it (`maze.reward`).
     """
     goal = maze.require_free(goal)
+    require_reach(reach)
     if dataset.normaliser is not None:
         raise dataset.error("the observations are normalised; label the dataset before that")
-    reached = maze.reached(dataset.observations[:, :2], goal)
-    return dataclasses.replace(
-        dataset, rewards=reached.astype(np.float32) - (not positive), masks=~reached, reward_on_next=False
-    )
+    places = np.asarray(dataset.observations[:, :2], np.float32)
+    rewards = maze.reward(places, goal, reach, positive).astype(np.float32)
+    return dataclasses.replace(dataset, rewards=rewards, masks=~maze.reached(places, goal), reward_on_next=False)
 
 
 def collect_gymnasium(

@@ -33,8 +33,9 @@ def read_d4rl(
         if {"observations", "actions"} <= set(fields) and not set(OVER) & set(fields):
             raise missing_ends(names, str(path))
         fields = _d4rl_fields(fields, terminate_on_end, path)
+    data = from_arrays(fields, low, high, source=str(path))
     say_unused(str(path), set(names) - set(NAMES))
-    return from_arrays(fields, low, high, source=str(path))
+    return data
 
 
 def _d4rl_fields(fields: dict[str, Any], terminate_on_end: bool, path: Path) -> dict[str, Any]:

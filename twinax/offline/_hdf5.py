@@ -104,7 +104,7 @@ def read_minari(
         names = sorted((name for name in file if re.fullmatch(r"episode_\d+", name)), key=lambda name: int(name[8:]))
         if not names:
             raise TwinaxError(f"{path}: there are no groups called episode_0, episode_1 and so on")
-        say_unused(str(path), _minari_unused(file[names[0]], keys))
+        unused = _minari_unused(file[names[0]], keys)
         episodes = (_minari_episode(file[name], keys, path) for name in names)
         if mapped:
             origin = Origin.of_files(path)
@@ -113,6 +113,7 @@ def read_minari(
             fields = joined(episodes, compact, str(path), max_rows)
     low, high = (box[0] if low is None else low), (box[1] if high is None else high)
     data = from_arrays(fields, low, high, source=str(path))
+    say_unused(str(path), unused)
     return data if max_rows is None or data.rows <= max_rows else data.first(max_rows)
 
 

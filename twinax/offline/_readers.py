@@ -214,8 +214,8 @@ def read_exorl(
         fields = joined_on_disk(episodes, compact, str(path), max_rows, Origin.of_files(path, files), "exorl")
     else:
         fields = joined(episodes, compact, str(path), max_rows)
-    say_unused(str(path), set(npz_names(files[0])) - set(EXORL_FIELDS))
     data = from_arrays(fields, low, high, reward_on_next=True, source=str(path))
+    say_unused(str(path), set(npz_names(files[0])) - set(EXORL_FIELDS))
     return data if max_rows is None or data.rows <= max_rows else data.first(max_rows)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from twinax import ops
 from twinax.arguments import checked
-from twinax.envs._maze import PointMaze
+from twinax.envs._maze import PointMaze, require_reach
 from twinax.errors import TwinaxError, require
 from twinax.interval import half_width
 from twinax.noise import Draw
@@ -80,8 +80,11 @@ class MazeTask(Task):
     """Episodes of an evaluation, all at once."""
     positive: bool = False
     """Rewards are 1 at the goal and 0 elsewhere, in place of 0 and -1."""
+    reach: float = 0.0
+    """How far the reward reaches beyond the goal, in cells; 0: there alone. What counts as reached stays the same."""
 
     def __post_init__(self):
+        require_reach(self.reach)
         if self.episodes < 1:
             raise TwinaxError(f"episodes is {self.episodes}; it must be at least 1")
         self.maze.require_free(self.place)
@@ -109,10 +112,11 @@ class MazeTask(Task):
 
         def move(carry, _):
             state, total, length, over = carry
-            after, reward, reached, _ = self.maze.step(state, ops.cast(act(self.maze.observe(state)), state.position))
+            after, _, reached, _ = self.maze.step(state, ops.cast(act(self.maze.observe(state)), state.position))
+            reward = self.maze.reward(after.position, after.goal, self.reach, self.positive)
             going = 1 - over
             over = ops.maximum(over, ops.cast(reached, over))
-            return (after, total + going * (reward + self.positive), length + going, over), after.position
+            return (after, total + going * reward, length + going, over), after.position
 
         time = ops.arange(self.maze.max_steps, state.position)
         (_, total, length, over), path = ops.scan(move, (state, nothing, nothing, nothing), time)

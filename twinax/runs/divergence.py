@@ -70,7 +70,7 @@ def doubt(rows: Sequence[Row]) -> str | None:
     """A sentence about a loss that ended far above its beginning; None when it did not.
 
     >>> doubt([{"step": 1, "loss": 7.0}, {"step": 9, "loss": 5e8, "loss_mean": 6e8}])
-    'the loss ended at 6e+08, far above the 7 of step 1: the step size (optimizer.learning_rate) may be too large'
+    'the loss ended at 6e+08, far above the 7 of step 1: the learning rate may be too large'
     """
     if not rows or "loss" not in rows[0] or "loss_mean" not in rows[-1]:
         return None
@@ -80,7 +80,7 @@ def doubt(rows: Sequence[Row]) -> str | None:
     if abs(last) <= LOSS_GROWTH * max(1.0, abs(first)):
         return None
     beginning = f"the {first:.3g} of step {rows[0]['step']}"
-    advice = "the step size (optimizer.learning_rate) may be too large"
+    advice = "the learning rate may be too large"
     return f"the loss ended at {last:.3g}, far above {beginning}: {advice}"
 
 

@@ -86,8 +86,7 @@ def diverged(book: Bookkeeping, step: int, term: str, bad: str) -> Diverged:
     """What went `bad` at or before `step`; nothing of it is saved."""
     book.end("diverged", bad_step=step, bad_term=term)
     sentence = (
-        f"the training stopped at step {step}: {bad}; "
-        f"{book.last_saved}; lower the step size (optimizer.learning_rate) or check the reward"
+        f"the training stopped at step {step}: {bad}; {book.last_saved}; lower the learning rate or check the reward"
     )
     return Diverged(sentence, step, term, book.saved)
 

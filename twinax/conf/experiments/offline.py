@@ -90,6 +90,8 @@ class TaskSection:
     """maze: where the goal is, x and y in cells."""
     positive: bool = False
     """maze: whether rewards are 1 at the goal and 0 elsewhere, in place of 0 and -1."""
+    reach: float = 0.0
+    """maze: how far the reward reaches beyond the goal, in cells, falling off like a bell; 0: it is only at the goal."""
     env: str | None = None
     """gymnasium: the id of the environment."""
     episodes: int = 64
@@ -206,7 +208,8 @@ def make_task(config: OfflineRoot) -> Task | None:
         return GymnasiumTask(section.env, section.episodes, section.copies, seed=config.seed, frame_stack=frames)
     if len(section.goal) != 2:
         raise TwinaxError(f"task.goal is {section.goal}; it must be [x, y] in cells of the maze")
-    return MazeTask(make_maze(config), (section.goal[0], section.goal[1]), section.episodes, section.positive)
+    place = (section.goal[0], section.goal[1])
+    return MazeTask(make_maze(config), place, section.episodes, section.positive, section.reach)
 
 
 def rows(config: OfflineRoot) -> tuple[Dataset, Dataset | None]:
@@ -236,7 +239,8 @@ def in_task(config: OfflineRoot, data: Dataset) -> Dataset:
     """The data with the maze's rewards, if they have none of their own."""
     if data.rewards is not None or config.task.name != "maze":
         return data
-    return label_maze(data, make_maze(config), config.task.goal, config.task.positive)
+    task = config.task
+    return label_maze(data, make_maze(config), task.goal, task.positive, task.reach)
 
 
 def read(config: OfflineRoot, path: str, rows: int | None) -> Dataset:
