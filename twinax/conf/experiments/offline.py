@@ -91,7 +91,7 @@ class TaskSection:
     positive: bool = False
     """maze: whether rewards are 1 at the goal and 0 elsewhere, in place of 0 and -1."""
     reach: float = 0.0
-    """maze: how far the reward reaches beyond the goal, in cells, falling off like a bell; 0: it is only at the goal."""
+    """maze: how far the reward reaches beyond the goal, in cells, falling off like a bell; 0: only at the goal."""
     env: str | None = None
     """gymnasium: the id of the environment."""
     episodes: int = 64
