@@ -41,7 +41,7 @@ def compare(config: Any, problem: Problem, overrides: list[str], directory: Path
     if len(modes) > 1:
         _say(f"checking parity of {', '.join(modes)}")
         listed = f"[{','.join(modes)}]"
-        steps = f"parity.steps={section.parity_steps or min(PARITY_STEPS, problem.parity_steps)}"
+        steps = f"parity.steps={section.parity_steps or min(PARITY_STEPS, problem.prove.steps)}"
         parity = _child.succeeds("parity", *overrides, f"parity.modes={listed}", steps, f"run.dir={directory}")
     rows = []
     for mode in modes:

@@ -24,7 +24,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(found: Namespace) -> int:
     from twinax import conf, engines, runs
-    from twinax.problem import Problem
     from twinax.runs import checkpoint, episodes, films, pictures
 
     directory = Path(found.run)
@@ -35,7 +34,8 @@ def run(found: Namespace) -> int:
     problem = conf.build_untrained(config, left_out.append)
     for sentence in left_out:
         warn(sentence)
-    if found.film and type(problem).show is Problem.show:
+    film = problem.present.show if found.film else None
+    if found.film and film is None:
         raise TwinaxError(f"experiment={config.experiment} has no episode that could be filmed; leave --film out")
     engine = engines.make_engine(
         trainer.mode, problem, dtype=trainer.dtype, chunk=trainer.chunk, seeds=config.seeds, noise=trainer.noise
@@ -54,8 +54,8 @@ def run(found: Namespace) -> int:
     shown = films.select(metrics)
     films.save(stored.films, {f"eval-{name}": film for name, film in shown.items()}, int(meta["step"]))
     written: dict[str, Any] = {"written": path, **({"films": stored.films} if shown else {})}
-    if found.film:
-        episode = problem.show(_first_seed(engine.state(), config.seeds), seed)
+    if film is not None:
+        episode = film(_first_seed(engine.state(), config.seeds), seed)
         assert episode is not None
         files = episodes.save(stored, episode, int(meta["step"]), "eval-episode")
         written |= {"episode": f"{episode.ended}, return {episode.reward.sum():.5g}", "film": episode.view.drawn}

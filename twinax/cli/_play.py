@@ -144,7 +144,7 @@ def _trained(directory: str, overrides: list[str], seed: int, trust: bool) -> tu
         for name, group in problem.learners.items()
     }
     greedy = {name: np.float32(0.0) for name in problem.learners}
-    draws = noise.numpy_draws(problem.evaluation_draws(), seed, 0)
+    draws = noise.numpy_draws(problem.judge.draws(), seed, 0)
     networks = tree.map_leaves(first, state.networks)
     return problem.world, functools.partial(problem.play, networks, history, draws, greedy)
 

@@ -43,7 +43,7 @@ def check_engine(
         raise TwinaxError(f"devices={devices} needs trainer.mode=jax and seeds=1, not mode {name} with {seeds} seeds")
     if noise == "native" and name != "torch":
         raise TwinaxError(f"noise=native is PyTorch's own stream and needs trainer.mode=torch, not {name}")
-    problem.check_mode(name, seeds, devices)
+    problem.compile.check(name, seeds, devices)
     return name
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from twinax.errors import TwinaxError
 from twinax.memory import is_mapped
 from twinax.networks import num_parameters
-from twinax.problem import Metrics, Problem, State
+from twinax.problem import Inputs, Metrics, Problem, State
 
 EVALUATION = 1
 """The noise stream of evaluations; training uses stream 0."""
@@ -35,7 +35,7 @@ class Engine(ABC):
 
     def __init__(self, problem: Problem, *, dtype: str, chunk: int, seeds: int = 1):
         self.problem, self.dtype, self.chunk, self.seeds = problem, dtype, chunk, seeds
-        self.settings: dict[str, np.ndarray] = problem.settings()
+        self.settings: dict[str, np.ndarray] = dict(problem.inputs().settings)
         self.compile_seconds = 0.0
         self.num_parameters = 0
         self._tables: dict[str, Any] | None = None
@@ -61,11 +61,11 @@ class Engine(ABC):
         # A mapped array may be larger than the memory, so it is not copied without need.
         return x.astype(self.dtype, copy=not is_mapped(x)) if x.dtype.kind == "f" else x
 
-    def _inputs(self) -> dict[str, Any]:
+    def _inputs(self) -> Inputs:
         """What a step is given besides its state and draws: settings as they are now, and constant data."""
         if self._data is None:
-            self._data = self._converted(jtu.tree_map(self._widen, self.problem.data()))
-        return {**self._converted({name: self._widen(value) for name, value in self.settings.items()}), **self._data}
+            self._data = self._converted(jtu.tree_map(self._widen, self.problem.inputs().data))
+        return Inputs(self._converted({name: self._widen(value) for name, value in self.settings.items()}), self._data)
 
     @abstractmethod
     def _load(self, state: State) -> None: ...
@@ -83,7 +83,7 @@ class Engine(ABC):
             before = self.step
             parts.append(self._run(min(self.chunk, steps - done)))
             _refuse_non_finite(parts[-1], before)
-            self.problem.watch(parts[-1])
+            self.problem.compile.watch(parts[-1])
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     @abstractmethod
@@ -96,12 +96,13 @@ class Engine(ABC):
 
     def evaluate(self) -> Metrics:
         """The problem's metrics with fresh draws; per-seed arrays when there are several seeds."""
+        judge = self.problem.judge
         if self._tables is None:
-            self._tables = self._converted(self.problem.tables())
+            self._tables = self._converted(judge.tables())
         measured = self._measure(self._tables)
         if self.seeds == 1:
-            return self.problem.evaluate(measured)
-        rows = [self.problem.evaluate(jtu.tree_map(lambda x, k=k: x[k], measured)) for k in range(self.seeds)]
+            return judge.summarise(measured)
+        rows = [judge.summarise(jtu.tree_map(lambda x, k=k: x[k], measured)) for k in range(self.seeds)]
         return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
 
     @abstractmethod
@@ -114,7 +115,9 @@ class Engine(ABC):
     def profile(self, steps: int = 20) -> dict[str, float]:
         """Seconds per step by phase, from steps that leave the state as it was."""
         phases = self._phases(steps)
-        return {name: value * (1 if name == "sample" else self.problem.updates) for name, value in phases.items()}
+        return {
+            name: value * (1 if name == "sample" else self.problem.compile.updates) for name, value in phases.items()
+        }
 
     @abstractmethod
     def _phases(self, repeats: int) -> dict[str, float]:

@@ -90,12 +90,12 @@ class HybridEngine(TorchEngine):
             torch.set_num_threads(threads)
 
     def _run(self, steps: int) -> dict[str, np.ndarray]:
-        settings = self._inputs()
+        inputs = self._inputs()
         logs = []
         with torch.no_grad(), self._one_thread():
             for _ in range(steps):
                 draws = self._draws(int(self._state.step))
-                state, terms = self.problem.step(self._state, draws, settings, self._update)
+                state, terms = self.problem.step(self._state, draws, inputs, self._update)
                 self._state = dataclasses.replace(state, step=state.step + 1)
                 logs.append(terms)
         return {name: np.array([np.asarray(row[name]) for row in logs]) for name in logs[0]}
@@ -107,13 +107,13 @@ class HybridEngine(TorchEngine):
 
     def _crossing_phases(self, repeats: int) -> dict[str, float]:
         kept = self.state()
-        settings = self._inputs()
+        inputs = self._inputs()
         program = self._program(self.problem.loss)
         times: dict[str, list[float]] = {name: [] for name in ("sample", "convert", "step", "push")}
         for k in range(repeats + 3):
             marks = [time.perf_counter()]
             draws = self._draws(int(self._state.step) + k)
-            _, batch = self.problem.collect(self._state, draws, settings)
+            _, batch = self.problem.collect(self._state, draws, inputs)
             marks.append(time.perf_counter())
             batch = to_jax(batch, narrow="allow")
             marks.append(time.perf_counter())

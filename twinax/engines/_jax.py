@@ -40,18 +40,19 @@ def gradients(
     moments would copy them all.
     """
 
-    batch = problem.prepare(batch)
+    rules = problem.compile
+    batch = rules.prepare(batch)
 
     def at_size(size: int | None, batch: Any = batch):
         function = loss if size is None else lambda *args: loss(*args, size=size)
         return jax.value_and_grad(function, has_aux=True)(networks, batch)
 
-    if (choice := problem.alternatives(batch)) is not None:
+    if (choice := rules.alternatives(batch)) is not None:
         condition, one, other = choice
         return ops.cond(condition, lambda: at_size(None, one), lambda: at_size(None, other))
-    if not problem.sizes:
+    if not rules.sizes:
         return at_size(None)
-    return ops.switch_size(problem.count(batch), problem.sizes, at_size)
+    return ops.switch_size(rules.count(batch), rules.sizes, at_size)
 
 
 def make_update(problem: Problem) -> Update:
@@ -101,7 +102,7 @@ class JaxEngine(Engine):
         self._compiled: Any = None
         # Seeds and devices have their halves one after the other, within their common program.
         self._beside: SideBySide | None = None
-        if devices == seeds == 1 and problem.halves() is not None:
+        if devices == seeds == 1 and problem.compile.halves is not None:
             self._beside = SideBySide(problem, self._draws, make_update(problem))
         self._evaluation = jax.jit(self._evaluate_all)
 
@@ -115,7 +116,7 @@ class JaxEngine(Engine):
         """Which arrays of a state the devices share out."""
         assert self._devices is not None
         nothing = jax.tree.map(lambda _: False, state)
-        return dataclasses.replace(nothing, carry=self.problem.divided(state.carry, self._devices.number))
+        return dataclasses.replace(nothing, carry=self.problem.compile.divided(state.carry, self._devices.number))
 
     def state(self) -> State:
         with together(self.processes):
@@ -127,8 +128,8 @@ class JaxEngine(Engine):
 
     # Training
 
-    def _one_step(self, state: State, settings) -> tuple[State, Metrics]:
-        state, terms = self.problem.step(state, self._draws(state), settings, make_update(self.problem))
+    def _one_step(self, state: State, inputs) -> tuple[State, Metrics]:
+        state, terms = self.problem.step(state, self._draws(state), inputs, make_update(self.problem))
         return dataclasses.replace(state, step=state.step + 1), terms
 
     def _draws(self, state: State) -> dict[str, Any]:
@@ -148,55 +149,55 @@ class JaxEngine(Engine):
 
         return mapped
 
-    def _chunk(self, state: State, settings, steps):
+    def _chunk(self, state: State, inputs, steps):
         if self._devices is None:
-            return self._loop(state, settings, steps)
-        return self._devices.run(self._loop, state, self._divided(state), settings, steps)
+            return self._loop(state, inputs, steps)
+        return self._devices.run(self._loop, state, self._divided(state), inputs, steps)
 
-    def _loop(self, state: State, settings, steps):
+    def _loop(self, state: State, inputs, steps):
         step = self._over_seeds(self._one_step)
         blank = jax.tree.map(
-            lambda x: jnp.zeros((self.chunk, *x.shape), x.dtype), jax.eval_shape(step, state, settings)[1]
+            lambda x: jnp.zeros((self.chunk, *x.shape), x.dtype), jax.eval_shape(step, state, inputs)[1]
         )
 
         def body(i, carry):
             state, logs = carry
-            state, terms = step(state, settings)
+            state, terms = step(state, inputs)
             return state, jax.tree.map(lambda log, x: log.at[i].set(x), logs, terms)
 
         # A trip count that is data: any number of steps up to the chunk is the same program.
         return lax.fori_loop(0, steps, body, (state, blank))
 
     def _run(self, steps: int) -> dict[str, np.ndarray]:
-        settings = self._inputs()
+        inputs = self._inputs()
         if self._beside is not None:
-            return self._run_beside(self._beside, steps, settings)
-        self.compile(self._state, settings)
+            return self._run_beside(self._beside, steps, inputs)
+        self.compile(self._state, inputs)
         with together(self.processes):
-            self._state, logs = self.advance(self._state, settings, steps)
+            self._state, logs = self.advance(self._state, inputs, steps)
         return logs
 
-    def compile(self, state: State, settings: Any) -> None:
+    def compile(self, state: State, inputs: Any) -> None:
         """Compile the program of a chunk, once."""
         if self._compiled is not None:
             return
         begin = time.perf_counter()
         if self._devices is not None:
             self._program = self._devices.compiled(self._chunk, self._divided(state))
-        self._compiled = self._program.lower(state, settings, jnp.asarray(1, jnp.int32)).compile()
+        self._compiled = self._program.lower(state, inputs, jnp.asarray(1, jnp.int32)).compile()
         self.compile_seconds = time.perf_counter() - begin
 
-    def advance(self, state: State, settings: Any, steps: int) -> tuple[State, dict[str, np.ndarray]]:
+    def advance(self, state: State, inputs: Any, steps: int) -> tuple[State, dict[str, np.ndarray]]:
         """The state after some steps of the compiled program, and its logs; the state that is given is used up."""
-        state, logs = self._compiled(state, settings, jnp.asarray(steps, jnp.int32))
+        state, logs = self._compiled(state, inputs, jnp.asarray(steps, jnp.int32))
         return state, {name: whole(values)[:steps] for name, values in logs.items()}
 
-    def _run_beside(self, beside: SideBySide, steps: int, settings: Any) -> dict[str, np.ndarray]:
+    def _run_beside(self, beside: SideBySide, steps: int, inputs: Any) -> dict[str, np.ndarray]:
         if not self.compile_seconds:
-            self.compile_seconds = beside.compile(self._state, settings)
+            self.compile_seconds = beside.compile(self._state, inputs)
         logs = []
         for _ in range(steps):
-            self._state, terms = beside.step(self._state, settings)
+            self._state, terms = beside.step(self._state, inputs)
             logs.append(terms)
         return {name: np.stack([whole(row[name]) for row in logs]) for name in logs[0]}
 
@@ -204,8 +205,9 @@ class JaxEngine(Engine):
 
     def evaluate_one(self, state: State, tables):
         """What an evaluation measures of one seed."""
-        draws = widened(key_draws(self.problem.evaluation_draws(), state.seed, state.step, EVALUATION), self.dtype)
-        return self.problem.measure(state, draws, tables)
+        judge = self.problem.judge
+        draws = widened(key_draws(judge.draws(), state.seed, state.step, EVALUATION), self.dtype)
+        return judge.measure(state, draws, tables)
 
     def _evaluate_all(self, state: State, tables):
         return self._over_seeds(self.evaluate_one)(state, tables)
@@ -224,13 +226,13 @@ class JaxEngine(Engine):
         state = self._here() if self.seeds == 1 else jax.tree.map(lambda x: x[0], self._state)
         return self.phases(state, self._inputs(), repeats)
 
-    def phases(self, one: State, settings: Any, repeats: int) -> dict[str, float]:
+    def phases(self, one: State, inputs: Any, repeats: int) -> dict[str, float]:
         """Seconds by phase from a state of one seed."""
         problem = self.problem
 
         def sample(state: State):
             draws = widened(key_draws(problem.draws(), state.seed, state.step), self.dtype)
-            return problem.collect(state, draws, settings)
+            return problem.collect(state, draws, inputs)
 
         def optimize(state: State, grads):
             return apply_update(problem.optimizer, state.networks, grads, state.optimizer)
@@ -246,13 +248,13 @@ class JaxEngine(Engine):
 def time_gradients(problem: Problem, networks: Any, batch: Any, repeats: int) -> tuple[float, float, Any]:
     """Seconds of the loss alone, seconds of loss and gradients together, and the gradients."""
 
+    rules = problem.compile
+
     def loss(networks, batch):
-        batch = problem.prepare(batch)
-        if not problem.sizes:
+        batch = rules.prepare(batch)
+        if not rules.sizes:
             return problem.loss(networks, batch)
-        return ops.switch_size(
-            problem.count(batch), problem.sizes, lambda size: problem.loss(networks, batch, size=size)
-        )
+        return ops.switch_size(rules.count(batch), rules.sizes, lambda size: problem.loss(networks, batch, size=size))
 
     def differentiate(networks, batch):
         return gradients(problem, problem.loss, networks, batch)

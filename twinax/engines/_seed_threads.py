@@ -51,10 +51,10 @@ class SeedThreads(Engine):
         return [one.result() for one in started]
 
     def _run(self, steps: int) -> dict[str, np.ndarray]:
-        settings = self._inputs()
-        self._one.compile(self._states[0], settings)
+        inputs = self._inputs()
+        self._one.compile(self._states[0], inputs)
         self.compile_seconds = self._one.compile_seconds
-        done = self._each(lambda state: self._one.advance(state, settings, steps))
+        done = self._each(lambda state: self._one.advance(state, inputs, steps))
         self._states = [state for state, _ in done]
         return {name: np.stack([logs[name] for _, logs in done], 1) for name in done[0][1]}
 

@@ -18,34 +18,34 @@ from twinax.problem import Metrics, Problem, State, Update
 
 
 class SideBySide:
-    """One step of a problem that has halves; see `Problem.halves`."""
+    """One step of a problem that has halves; see `Compile.halves`."""
 
     def __init__(self, problem: Problem, draw: Callable[[State], dict[str, Any]], update: Update):
-        halves = problem.halves()
+        halves = problem.compile.halves
         assert halves is not None
         one, other, join = halves
 
-        def joined(state: State, first: Any, second: Any, settings) -> tuple[State, Metrics]:
-            state, terms = join(state, first, second, draw(state), settings, update)
+        def joined(state: State, first: Any, second: Any, inputs) -> tuple[State, Metrics]:
+            state, terms = join(state, first, second, draw(state), inputs, update)
             return dataclasses.replace(state, step=state.step + 1), terms
 
         # Each program makes the draws that it needs; those that it does not use are never computed.
-        self._one: Any = jax.jit(lambda state, settings: one(state, draw(state), settings))
-        self._other: Any = jax.jit(lambda state, settings: other(state, draw(state), settings, update))
+        self._one: Any = jax.jit(lambda state, inputs: one(state, draw(state), inputs))
+        self._other: Any = jax.jit(lambda state, inputs: other(state, draw(state), inputs, update))
         self._join: Any = jax.jit(joined)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinax")
 
-    def compile(self, state: State, settings: Any) -> float:
+    def compile(self, state: State, inputs: Any) -> float:
         """Compile all three; seconds."""
         begin = time.perf_counter()
-        shapes = (jax.eval_shape(self._one, state, settings), jax.eval_shape(self._other, state, settings))
-        self._one = self._one.lower(state, settings).compile()
-        self._other = self._other.lower(state, settings).compile()
-        self._join = self._join.lower(state, *shapes, settings).compile()
+        shapes = (jax.eval_shape(self._one, state, inputs), jax.eval_shape(self._other, state, inputs))
+        self._one = self._one.lower(state, inputs).compile()
+        self._other = self._other.lower(state, inputs).compile()
+        self._join = self._join.lower(state, *shapes, inputs).compile()
         return time.perf_counter() - begin
 
-    def step(self, state: State, settings: Any) -> tuple[State, Metrics]:
+    def step(self, state: State, inputs: Any) -> tuple[State, Metrics]:
         """The state and the terms after one step."""
-        first = self._thread.submit(lambda: jax.block_until_ready(self._one(state, settings)))
-        second = jax.block_until_ready(self._other(state, settings))
-        return self._join(state, first.result(), second, settings)
+        first = self._thread.submit(lambda: jax.block_until_ready(self._one(state, inputs)))
+        second = jax.block_until_ready(self._other(state, inputs))
+        return self._join(state, first.result(), second, inputs)

@@ -140,7 +140,7 @@ class TorchEngine(Engine):
     def _load(self, state: State) -> None:
         self._like = state.optimizer
         networks = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x, order="C"))), state.networks)
-        self._update = TorchUpdate(self.problem.optimizer, networks, state.optimizer, self.problem.prepare)
+        self._update = TorchUpdate(self.problem.optimizer, networks, state.optimizer, self.problem.compile.prepare)
         self._state = State(
             networks=networks,
             targets=to_tensors(state.targets),
@@ -181,10 +181,10 @@ class TorchEngine(Engine):
         return {k: v.to(dtype) if v.is_floating_point() else v for k, v in draws.items()}
 
     def _run(self, steps: int) -> dict[str, np.ndarray]:
-        settings = self._inputs()
+        inputs = self._inputs()
         logs: dict[str, list[float]] = {}
         for _ in range(steps):
-            state, terms = self.problem.step(self._state, self._draws(int(self._state.step)), settings, self._update)
+            state, terms = self.problem.step(self._state, self._draws(int(self._state.step)), inputs, self._update)
             self._state = dataclasses.replace(state, step=state.step + 1)
             for name, value in terms.items():
                 logs.setdefault(name, []).append(float(value))
@@ -192,9 +192,9 @@ class TorchEngine(Engine):
 
     @torch.no_grad()
     def _measure(self, tables: dict[str, Any]) -> Mapping[str, Any]:
-        spec = self.problem.evaluation_draws()
-        draws = numpy_draws(spec, self._state.seed, int(self._state.step), EVALUATION)
-        measured = self.problem.measure(self._state, self._floats(to_tensors(draws)), tables)
+        judge = self.problem.judge
+        draws = numpy_draws(judge.draws(), self._state.seed, int(self._state.step), EVALUATION)
+        measured = judge.measure(self._state, self._floats(to_tensors(draws)), tables)
         return jtu.tree_map(lambda x: x.detach().numpy(), measured)
 
     def _converted(self, arrays: dict[str, Any]) -> dict[str, Any]:
@@ -202,14 +202,14 @@ class TorchEngine(Engine):
 
     def _phases(self, repeats: int) -> dict[str, float]:
         kept = self.state()
-        settings = self._inputs()
+        inputs = self._inputs()
         times: dict[str, list[float]] = {name: [] for name in ("sample", "loss", "backward", "optimizer")}
         for k in range(repeats + 3):
             marks = [time.perf_counter()]
             draws = self._draws(int(self._state.step) + k)
-            _, batch = self.problem.collect(self._state, draws, settings)
+            _, batch = self.problem.collect(self._state, draws, inputs)
             marks.append(time.perf_counter())
-            value, _ = self.problem.loss(self._state.networks, self.problem.prepare(batch))
+            value, _ = self.problem.loss(self._state.networks, self.problem.compile.prepare(batch))
             marks.append(time.perf_counter())
             self._update.differentiate(value)
             marks.append(time.perf_counter())

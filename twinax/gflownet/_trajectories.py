@@ -8,6 +8,7 @@ from typing import Any
 from twinax import ops, tree
 from twinax.envs import Environment
 from twinax.gflownet._exploration import sample_actions
+from twinax.noise import Draw
 from twinax.types import Array, Bool, Float, Int
 
 
@@ -31,6 +32,11 @@ class Trajectories:
     def last(self) -> Any:
         """The final state of each trajectory: padding repeats it."""
         return tree.map_leaves(lambda x: x[-1], self.states)
+
+
+def rollout_draws(env: Environment, batch: int) -> dict[str, Draw]:
+    """What `forward_rollout` needs."""
+    return {"action": Draw((env.max_steps, batch, env.num_actions)), "explore": Draw((env.max_steps, batch))}
 
 
 def forward_rollout(

@@ -15,13 +15,15 @@ from twinax.envs._ranges import check_counts, check_shares
 from twinax.envs._world import World
 from twinax.errors import TwinaxError
 from twinax.iqn._epoch import Epoch, play
+from twinax.iqn._judge import Judging
 from twinax.iqn._learner import Learners
 from twinax.iqn._players import Players, random_action
 from twinax.iqn._replay import Batch, Replay, reprioritise, sample
 from twinax.networks import ema, frozen
 from twinax.noise import Draw, below
 from twinax.optimizer import Optimizer
-from twinax.problem import Metrics, Problem, State, Terms
+from twinax.parts import Judge, Present, Prove
+from twinax.problem import Inputs, Metrics, Problem, State, Terms
 
 Group = Learners | Players
 
@@ -59,10 +61,6 @@ class Agents(Problem):
     film: bool = True
     """Whether an evaluation shows one world turn by turn."""
 
-    best = ("score_greedy",)
-    parity_steps = 5
-    """An epoch is a hundred turns of every agent, and a train step of each."""
-
     def __post_init__(self):
         have = sum(group.count for group in self.groups.values())
         if have != self.world.num_agents:
@@ -90,10 +88,6 @@ class Agents(Problem):
         """Group and place in it of each agent, in the order of their turns."""
         return [(name, k) for name, group in self.groups.items() for k in range(group.count)]
 
-    @property
-    def warm_up(self) -> int:  # type: ignore[override]
-        return max(group.waiting(self.world, self.worlds) for group in self.learners.values())
-
     def init(self, seed: int) -> State:
         rng = np.random.default_rng(seed)
         networks, replay = {}, {}
@@ -113,14 +107,15 @@ class Agents(Problem):
     # Draws: one flat set of names, taken apart again where they are used
 
     def draws(self) -> Mapping[str, Draw]:
-        found = self._play_draws(self.worlds)
+        found = self.play_draws(self.worlds)
         networks = {name: group.init(np.random.default_rng(0), self.world) for name, group in self.learners.items()}
         for name, group in self.learners.items():
             train = group.train_draws(networks[name], self.worlds, self.train_steps)
             found |= {f"train/{name}/{key}": draw for key, draw in train.items()}
         return found
 
-    def _play_draws(self, worlds: int) -> dict[str, Draw]:
+    def play_draws(self, worlds: int) -> dict[str, Draw]:
+        """The random arrays of one epoch in so many worlds."""
         found = {f"reset/{key}": draw for key, draw in self.world.reset_draws(worlds).items()}
         for key, draw in self.world.turn_draws(worlds).items():
             found[f"turn/{key}"] = dataclasses.replace(draw, shape=(self.world.turns, *draw.shape))
@@ -128,11 +123,13 @@ class Agents(Problem):
             found |= {f"turn/{name}/{key}": draw for key, draw in group.act_draws(self.world, worlds).items()}
         return found
 
-    def settings(self) -> dict[str, np.ndarray]:
-        return {
-            f"epsilon/{name}": np.array([group.epsilon, 1 - group.epsilon_decay, group.epsilon_min], np.float32)
-            for name, group in self.learners.items()
-        }
+    def inputs(self) -> Inputs:
+        return Inputs(
+            {
+                f"epsilon/{name}": np.array([group.epsilon, 1 - group.epsilon_decay, group.epsilon_min], np.float32)
+                for name, group in self.learners.items()
+            }
+        )
 
     def epsilons(self, step: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The probability of a random action in each group, after `step` epochs."""
@@ -209,11 +206,11 @@ class Agents(Problem):
         some = next(value for key, value in draws.items() if key.startswith("turn/") and key.endswith("/random"))
         return ops.zeros((some.shape[2], 0, self.world.view_cells), some, "uint8")
 
-    def remember(self, state: State, draws: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Any, Epoch]:
+    def remember(self, state: State, draws: Mapping[str, Any], inputs: Inputs) -> tuple[Any, Epoch]:
         """Play an epoch and store it: the replays after it, and what happened."""
         replays = state.carry
         history = {name: replays[name].history(group.replay) for name, group in self.learners.items()}
-        epoch = self.play(state.networks, history, draws, self.epsilons(state.step, settings))
+        epoch = self.play(state.networks, history, draws, self.epsilons(state.step, inputs.settings))
         after, first = {}, 0
         for name, group in self.groups.items():
             mine = slice(first, first + group.count)
@@ -235,8 +232,8 @@ class Agents(Problem):
             ready = enough if ready is None else ready & enough
         return Lesson(batches, own, targets, ready)
 
-    def collect(self, state: State, draws, settings) -> tuple[Any, Lesson]:
-        replays, _ = self.remember(state, draws, settings)
+    def collect(self, state: State, draws, inputs: Inputs) -> tuple[Any, Lesson]:
+        replays, _ = self.remember(state, draws, inputs)
         first = {key: value[0] for key, value in below(draws, "train").items()}
         return replays, self.lesson(replays, state.targets, first)
 
@@ -259,10 +256,10 @@ class Agents(Problem):
         rows = {f"errors/{name}": error for name, error in errors.items()} if prioritised else {}
         return sum(losses), Terms(parts, {"value": sum(values) / len(values)}, rows)
 
-    def step(self, state: State, draws, settings, update) -> tuple[State, Metrics]:
-        epsilon = self.epsilons(state.step, settings)
+    def step(self, state: State, draws, inputs: Inputs, update) -> tuple[State, Metrics]:
+        epsilon = self.epsilons(state.step, inputs.settings)
         state = dataclasses.replace(state, targets=self._synchronised(state))
-        replays, epoch = self.remember(state, draws, settings)
+        replays, epoch = self.remember(state, draws, inputs)
         state = dataclasses.replace(state, carry=replays)
 
         def learn(state: State, own):
@@ -318,45 +315,22 @@ class Agents(Problem):
         names = ["loss", *(f"loss_{name}" for name in self.learners), "value", "grad_norm"]
         return {name: ops.zeros((), like) for name in names}
 
-    # Evaluation
+    # What others read
 
-    def evaluation_draws(self) -> Mapping[str, Draw]:
-        return self._play_draws(self.evaluation_worlds)
+    @property
+    def judge(self) -> Judge:
+        judging = Judging(self)
+        return Judge(judging.draws, measure=judging.measure, summarise=judging.summarise, best=("score_greedy",))
 
-    def measure(self, state: State, draws, tables) -> Metrics:
-        some = next(iter(draws.values()))
-        found = {}
-        ways = {"greedy": 0.0, "epsilon": self.evaluation_epsilon, "random": 1.0}
-        for way, chance in ways.items():
-            history = {}
-            for name, group in self.learners.items():
-                shape = (group.count, self.evaluation_worlds, group.replay.gap, self.world.view_cells)
-                history[name] = ops.zeros(shape, some, "uint8")
-            epsilon = {name: ops.full((), chance, some) for name in self.learners}
-            epoch = self.play(state.networks, history, draws, epsilon, pictures=self.film and way == "greedy")
-            found[way] = ops.sum(epoch.rewards, 0)
-            if epoch.pictures is not None:
-                found["pictures"] = epoch.pictures
-        return found
+    @property
+    def prove(self) -> Prove:
+        # An epoch is a hundred turns of every agent, and a train step of each.
+        waiting = [group.waiting(self.world, self.worlds) for group in self.learners.values()]
+        return Prove(steps=5, warm_up=max(waiting))
 
-    def evaluate(self, measured: Mapping[str, Any]) -> Metrics:
-        metrics: Metrics = {}
-        for way in ("greedy", "epsilon", "random"):
-            metrics[f"score_{way}"] = float(np.mean(np.sum(measured[way], 0)))
-        for agent, rewards in enumerate(measured["greedy"]):
-            metrics[f"score_agent_{agent}"] = float(np.mean(rewards))
-        if "pictures" in measured:
-            from twinax.envs._sprites import render
-
-            cells, places = measured["pictures"]
-            where = np.stack(np.divmod(places, self.world.stride), -1) - self.world.margin
-            # Agents in their own colours, but not where the map shows something else, such as one that is down.
-            shown = np.take_along_axis(
-                cells.reshape(len(cells), -1), where[..., 0] * self.world.width + where[..., 1], 1
-            )
-            plain = np.isin(shown, [code for code, name in enumerate(self.world.names) if name == "agent"])
-            metrics["film/greedy"] = render(cells, self.world.names, np.where(plain[..., None], where, -1))
-        return metrics
+    @property
+    def present(self) -> Present:
+        return Present(describe=self._describe, members=self.members)
 
     def members(self, networks: Any) -> dict[str, Any]:
         """Each agent's network."""
@@ -366,7 +340,7 @@ class Agents(Problem):
             if name in networks
         }
 
-    def describe(self) -> dict[str, Any]:
+    def _describe(self) -> dict[str, Any]:
         return {"world": repr(self.world), "groups": {name: repr(group) for name, group in self.groups.items()}}
 
 

@@ -49,7 +49,7 @@ def check(
     loss and each term, also against NumPy, and that the parts add up to the loss), `gradients` (of the loss and of each
     part, by parameter), `optimizer` (equal injected gradients), `training` (loss and terms at each step; parameters,
     moments and carried state at the end). The climb ends at the first rung that differs. The first mode is the
-    reference. Without `steps`, training goes on for `problem.parity_steps`. `progress` is told what is looked at next,
+    reference. Without `steps`, training goes on for `problem.prove.steps`. `progress` is told what is looked at next,
     and in which mode. JAX's 64-bit setting is left as it was.
 
     >>> check(problem).raise_if_different()  # doctest: +SKIP
@@ -57,13 +57,13 @@ def check(
     names = tuple(dict.fromkeys(mode_name(mode) for mode in modes))
     if len(names) < 2:
         raise TwinaxError(f"parity of {list(names)}: a comparison needs at least two modes of {', '.join(MODES)}")
-    steps = problem.parity_steps if steps is None else steps
+    steps = problem.prove.steps if steps is None else steps
     if steps < 1:
         raise TwinaxError(f"parity over {steps} steps; it must be at least 1")
     if dtype not in ("float32", "float64"):
         raise UnknownName("dtype", dtype, ("float32", "float64"))
     for name in names:
-        problem.check(name)
+        problem.prove.check(name)
     with precision(dtype):
         ladder = _Ladder(problem, names, steps, seed, tolerance, dtype, progress)
         rows = tuple(ladder.climb())
@@ -101,12 +101,12 @@ class _Ladder:
     def _first_state(self) -> Any:
         """A fresh state, or one that the reference has trained until there is something to learn from."""
         state = widened(self.problem.init(self.seed), self.dtype)
-        if not self.problem.warm_up:
+        if not (warm_up := self.problem.prove.warm_up):
             return state
         engine = self.engines[self.reference]
-        self.say(f"{self.problem.warm_up} steps until there is something to learn from", self.reference)
+        self.say(f"{warm_up} steps until there is something to learn from", self.reference)
         engine.load(state)
-        engine.run(self.problem.warm_up)
+        engine.run(warm_up)
         return engine.state()
 
     def say(self, what: str, mode: str) -> None:
@@ -147,19 +147,19 @@ class _Ladder:
             yield from compare("structure", mode, "problem", have, want, 0.0)
 
     def _inputs(self) -> tuple[Any, Any]:
-        """The draws of the step to come, and settings with constant data."""
+        """The draws of the step to come, and what else it reads."""
         draws = widened(numpy_draws(self.problem.draws(), self.seed, int(self.state.step)), self.dtype)
-        return draws, widened({**self.problem.settings(), **self.problem.data()}, self.dtype)
+        return draws, widened(self.problem.inputs(), self.dtype)
 
     def collect(self) -> Iterator[Row]:
         """Rung 2: equal draws, equal samples."""
-        draws, settings = self._inputs()
+        draws, inputs = self._inputs()
         found, sampled = {}, {}
         for mode, side in self.sides.items():
             # Modes that sample in one framework call one function with one input.
             if side.samples_in not in sampled:
                 self.say("samples", mode)
-                sampled[side.samples_in] = side.collect(self.state, draws, settings)
+                sampled[side.samples_in] = side.collect(self.state, draws, inputs)
             carry, self.batches[mode] = sampled[side.samples_in]
             found[mode] = tree.named_leaves({"batch": self.batches[mode], "carry": carry})
         yield from self.compare("collect", found)
@@ -172,7 +172,7 @@ class _Ladder:
         if not all(row.ok for row in rows):
             return
         given = (_copied(self.state), *self._inputs())
-        for name, (loss, batch) in self.problem.other_losses(*given).items():
+        for name, (loss, batch) in self.problem.prove.other_losses(*given).items():
             yield from self._one_loss(f"{name}.", loss, dict.fromkeys(self.sides, batch))
 
     def _one_loss(self, prefix: str, loss: Loss | None, batches: dict[str, Any]) -> Iterator[Row]:
@@ -187,7 +187,8 @@ class _Ladder:
 
         values = {mode: one.values for mode, one in found.items()}
         gradients = {mode: one.gradients for mode, one in found.items() if one.gradients}
-        rows = int(self.problem.count(batches["numpy"])) if self.problem.sizes and loss is None else None
+        rules = self.problem.compile
+        rows = int(rules.count(batches["numpy"])) if rules.sizes and loss is None else None
         probes = [transpose_probe(values_of, networks, values)]
         if loss is None:
             probes.insert(0, padding_probe(self.sides, networks, batches, values))

@@ -28,7 +28,7 @@ def padding_probe(
             tries = {}
             if hasattr(batch, "trimmed"):
                 tries["padding of the time axis"] = lambda s=side, b=batch: s.values(networks, b.trimmed())
-            if side.differentiates_in == "jax" and side.problem.sizes:
+            if side.differentiates_in == "jax" and side.problem.compile.sizes:
                 tries["spare rows"] = lambda s=side, b=batch: s.differentiate(networks, b, spare=1).values
             for what, run in tries.items():
                 if not _close(run()[term], values[name][term]):

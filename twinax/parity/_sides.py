@@ -23,7 +23,7 @@ from twinax.parity._differentiate import (
     evaluate_numpy,
     make_differentiate_jax,
 )
-from twinax.problem import Loss, Problem, State
+from twinax.problem import Inputs, Loss, Problem, State
 
 
 @dataclass
@@ -41,15 +41,15 @@ class Side:
     programs: dict[Any, Any] = field(default_factory=dict)
     """Compiled functions by what they do."""
 
-    def collect(self, state: State, draws: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Any, Any]:
+    def collect(self, state: State, draws: Mapping[str, Any], inputs: Inputs) -> tuple[Any, Any]:
         """`(carry, batch)` of one step."""
         if self.samples_in == "jax":
             if "collect" not in self.programs:
                 import jax
 
                 self.programs["collect"] = jax.jit(self.problem.collect, compiler_options=ONCE)
-            return to_numpy(self.programs["collect"](*_jax((state, draws, settings))))
-        arrays = _copy((state, draws, settings))  # rings are written in place
+            return to_numpy(self.programs["collect"](*_jax((state, draws, inputs))))
+        arrays = _copy((state, draws, inputs))  # rings are written in place
         found: Any
         if self.samples_in == "numpy":
             found = self.problem.collect(*arrays)
@@ -85,10 +85,11 @@ class Side:
         return self.programs[key](*_jax((networks, batch)))
 
     def _size(self, batch: Any, spare: int) -> int | None:
-        if not self.problem.sizes:
+        rules = self.problem.compile
+        if not rules.sizes:
             return None
-        needed = int(self.problem.count(batch))
-        enough = [size for size in self.problem.sizes if size >= needed]
+        needed = int(rules.count(batch))
+        enough = [size for size in rules.sizes if size >= needed]
         # Past the largest size the probe simply adds rows.
         return enough[spare] if spare < len(enough) else enough[-1] + 16 * spare
 

@@ -141,7 +141,7 @@ def read_policy(run: Path | str, seed: int | None = None, trust: bool = False) -
     facts = {"run": stored.path.name, "step": int(meta["step"]), "seed": config.seed + place}
     settings = json.loads(json.dumps(conf.as_dict(config), default=str))
     settings.pop("run", None)  # where the run lies is nobody else's business, nor where its files do
-    for file in problem.sources():
+    for file in problem.present.sources:
         settings = sources.renamed(settings, file, file.name)
     return Policy.of(problem, found, **facts, config=settings)
 

@@ -185,8 +185,8 @@ class Bookkeeping:
             "steps_per_second": self.speed,
             "compile_seconds": float(self.compile_seconds),
         }
-        facts = {"parameters": self._parameters, "problem": self.problem.describe()}
-        facts = {**best(self.logger.rows, self.problem.best), **facts}
+        facts = {"parameters": self._parameters, "problem": self.problem.present.describe()}
+        facts = {**best(self.logger.rows, self.problem.judge.best), **facts}
         if self._notes:
             facts["notes"] = list(self._notes.values())
         row = self.logger.rows[-1] if self.logger.rows else None
@@ -194,7 +194,7 @@ class Bookkeeping:
 
     def _members(self, networks: Any) -> dict[str, Any]:
         """Networks that get a file each; those of several seeds in a directory for each seed."""
-        members, plan = self.problem.members, self.plan
+        members, plan = self.problem.present.members, self.plan
         if plan.seeds == 1:
             return members(networks)
         return {
@@ -222,7 +222,7 @@ def new_run(
             stack.enter_context(directory.lock())
             directory.refuse_if_used()  # again: another process may have been faster
             if settings is not None:
-                directory.write_config(settings, problem.sources())
+                directory.write_config(settings, problem.present.sources)
         command = command_line(plan, settings is not None)
         yield stack.enter_context(Bookkeeping(problem, plan, directory, first, settings, command, **options))
 

@@ -22,10 +22,11 @@ COLUMNS, ROWS = 4, 2
 
 def show(problem: Problem, state: State, seed: int, directory: RunDirectory) -> str | None:
     """Film one episode of what one seed has learned; what was in its way, or None. It costs the film, not the run."""
-    if not problem.film:
+    present = problem.present
+    if present.show is None or not present.film:
         return None
     try:
-        shown = problem.show(state, seed)
+        shown = present.show(state, seed)
         if shown is not None:
             save(directory, shown, int(state.step))
             if shown.view.frames is None:

@@ -83,7 +83,7 @@ def train(
     directory = RunDirectory(Path(run_dir)) if run_dir is not None else None
     if directory is not None:
         directory.refuse_if_used()
-    problem.check(plan.mode)
+    problem.prove.check(plan.mode)
     engine = _engine(problem, plan)
     engine.start(plan.seed)
     _meet()  # all have looked at the directory before one of them makes it
@@ -150,14 +150,14 @@ def resume(
             tensorboard=tensorboard,
             devices=devices,
         )
-        problem.check(plan.mode)
+        problem.prove.check(plan.mode)
         engine = _engine(problem, plan)
         engine.start(plan.seed)
         first = engine.state()
         state, meta = checkpoint.load(path, like=first)
         engine.load(state)
-        if problem.not_saved:
-            (warn or _warn)(problem.not_saved)
+        if problem.present.not_saved:
+            (warn or _warn)(problem.present.not_saved)
         done, window, settings, rows = int(meta["step"]), meta.get("window"), meta.get("config"), []
         if writes:
             for step in checkpoint.steps(directory.path):
@@ -165,7 +165,7 @@ def resume(
                     checkpoint.set_aside(checkpoint.place(directory.path, step))
             if config is not None:
                 settings = container(config)
-                directory.write_config(settings, problem.sources())
+                directory.write_config(settings, problem.present.sources)
             rows = metrics.trim(directory.metrics_path, done, meta.get("log"), warn or _warn)
         book = Bookkeeping(
             problem,

@@ -1,0 +1,126 @@
+"""How a GFlowNet is judged: by fresh trajectories, by what it has sampled, and exactly where its world is small."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax.tree_util as jtu
+import numpy as np
+
+from twinax import ops, tree
+from twinax.gflownet import _exact, _metrics, objectives
+from twinax.gflownet._metrics import Samples
+from twinax.gflownet._policy import Networks, backward_log_probs
+from twinax.gflownet._scores import Scores, score
+from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout, rollout_draws
+from twinax.noise import Draw
+from twinax.problem import Metrics, State
+
+if TYPE_CHECKING:
+    from twinax.gflownet._problem import GFlowNet
+
+TILE = 16_384
+"""States that an exact evaluation looks at in one piece."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judging:
+    """The functions of a GFlowNet's `Judge`."""
+
+    problem: GFlowNet
+
+    def draws(self) -> dict[str, Draw]:
+        number = self.problem.metrics.samples
+        draws = rollout_draws(self.problem.env, number)
+        if self.problem.graph is not None:
+            draws["target"] = Draw((number,))
+            draws["undo"] = Draw((self.problem.env.max_steps, number, self.problem.env.num_backward_actions))
+        return draws
+
+    def tables(self) -> dict[str, Any]:
+        graph = self.problem.graph
+        if graph is None:
+            return {}
+        done = np.flatnonzero(graph.done)
+        return {
+            "states": graph.states,
+            "objects": jtu.tree_map(lambda x: x[done], graph.states),
+            "cumulative": np.cumsum(graph.target_distribution[done]).astype(np.float32),
+        }
+
+    def measure(self, state: State, draws, tables) -> Metrics:
+        networks, env = state.networks, self.problem.env
+
+        def logits(observation):
+            return networks.policy(observation).forward_logits
+
+        def estimates(trajectories):
+            return score(env, networks, trajectories, self.problem.policy.backward, self.problem.needs)
+
+        fresh = forward_rollout(env, logits, draws["action"], draws["explore"])
+        scores = estimates(fresh)
+        found = {"elbo": objectives.log_z_estimates(scores), "modes": state.carry.modes, "fresh": fresh.last}
+        found["log_z"] = self._log_z(scores, found["elbo"])
+        found |= {"objects": state.carry.objects, "added": state.carry.added}
+        if tables:
+            last = tables["cumulative"].shape[0] - 1
+            index = ops.clip(ops.searchsorted(tables["cumulative"], ops.cast(draws["target"], "float32")), 0, last)
+            objects = tree.map_leaves(lambda x: ops.take(x, ops.cast(index, "int32")), tables["objects"])
+            found["eubo"] = objectives.log_z_estimates(estimates(self._undo(networks, objects, draws["undo"])))
+
+            def probabilities(states):
+                return ops.softmax(logits(env.observe(states)), env.forward_mask(states))
+
+            found["probabilities"] = ops.map_rows(probabilities, tables["states"], TILE)
+        return found
+
+    def _undo(self, networks: Networks, objects: Any, uniform: Any) -> Trajectories:
+        env, kind = self.problem.env, self.problem.policy.backward
+
+        def logits(states):
+            out = networks.policy(env.observe(states))
+            return backward_log_probs(env, kind, states, out.backward_logits, out.forward_logits)
+
+        return backward_rollout(env, logits, objects, uniform)
+
+    def _log_z(self, scores: Scores, estimates):
+        where = objectives.OBJECTIVES[self.problem.objective].log_z
+        if where == "log_z":
+            return scores.log_z
+        if where == "log_flow":
+            return scores.log_flow[0, 0]
+        if where == "log_outflow":
+            return scores.log_outflow[0, 0]
+        if where == "forward_looking":
+            return scores.log_flow[0, 0] + scores.state_log_reward[0, 0]
+        return ops.mean(estimates)
+
+    def summarise(self, measured: Mapping[str, Any]) -> Metrics:
+        graph = self.problem.graph
+        objects = _metrics.stored(Samples(measured["objects"], measured["added"], measured["modes"]))
+        metrics: Metrics = {
+            "log_z": float(measured["log_z"]),
+            "elbo": float(np.mean(measured["elbo"])),
+            "top_k_reward": _metrics.top_k_reward(self.problem.env, objects, self.problem.metrics.top_k),
+        }
+        if self.problem.env.num_modes:
+            metrics["modes_found"] = int(measured["modes"].sum())
+        if graph is None:
+            return metrics
+        exact, learned = _metrics.exact_metrics(graph, measured["probabilities"])
+        fresh = _metrics.indices_of(graph, measured["fresh"])
+        target, sampled = graph.target_distribution, _metrics.sampled_distribution(graph, objects)
+        metrics |= exact
+        metrics |= {
+            "log_z_error": metrics["log_z"] - graph.log_z,
+            "eubo": float(np.mean(measured["eubo"])),
+            "sampled_total_variation": _exact.total_variation(sampled, target),
+            "reward_correlation": _metrics.correlation(np.log(learned[fresh]), graph.log_reward[fresh]),
+        }
+        pictures = {"target": target, "learned": learned, "sampled": sampled}
+        for name, distribution in pictures.items():
+            if (picture := _metrics.marginal(graph, distribution)) is not None:
+                metrics[f"picture/{name}"] = picture
+        return metrics

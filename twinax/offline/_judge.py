@@ -1,0 +1,151 @@
+"""How an offline agent is judged: in its task, and by its losses on other data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from twinax import ops
+from twinax.errors import TwinaxError
+from twinax.networks import frozen
+from twinax.noise import Draw, below
+from twinax.offline._learning import Lesson
+from twinax.offline._tasks import judged
+from twinax.problem import Metrics, State
+from twinax.tree import named_leaves
+
+if TYPE_CHECKING:
+    from twinax.offline._problem import Offline
+
+
+@dataclass(frozen=True, eq=False)
+class Judging:
+    """The functions of an offline agent's `Judge`."""
+
+    problem: Offline
+
+    def draws(self) -> Mapping[str, Draw]:
+        found = (
+            {}
+            if self.problem.task is None
+            else {f"task/{name}": draw for name, draw in self.problem.task.draws().items()}
+        )
+        if self.problem.validation is not None:
+            for phase in self.problem.phases:
+                own = self.problem.phase_draws(phase, self.problem.validation.size)
+                found |= {f"validation/{phase}/{name}": draw for name, draw in own.items()}
+        return found
+
+    def tables(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self.problem.latent and "finetune" in self.problem.phases:
+            found["labelled"] = self.problem.datasets["finetune"].arrays()
+        if self.problem.validation is not None:
+            found["validation"] = self.problem.with_range(self.problem.validation)
+        return found
+
+    def measure(self, state: State, draws, tables) -> Metrics:
+        networks, found = frozen(state.networks), {}
+        if self.problem.task is not None:
+            given = self._given(state, networks, tables)
+            if self.problem.task.compiled:
+                found |= self.problem.task.rollout(self._acting(networks, given), below(draws, "task"))
+                found |= self._values(state, networks, given)
+            else:
+                found |= {"networks": networks, **({} if given is None else {"given": given})}
+        if self.problem.validation is not None:
+            found |= self._validated(state, networks, below(draws, "validation"), tables["validation"])
+        return found
+
+    def _validated(self, state: State, networks: Any, draws, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """The terms of the losses on validation data, by phase, and the number of the phase that the state is in: only
+        its terms are computed."""
+        nothing = ops.zeros((), _leaf(networks))
+
+        def terms(phase: str):
+            own = below(draws, phase)
+            rows = self.problem.draw_batch(phase, arrays, own, state.carry)
+            if phase == "pretrain" and not self.problem.agent.faithful:  # as in Dataset.reward_free
+                rows = {**rows, "masks": ops.zeros(rows["masks"].shape, rows["masks"]) + 1}
+                rows.pop("rewards", None)
+            shown = self.problem.loss(networks, Lesson({phase: rows}, {phase: own}, state.targets))[1].log()
+            others = {other: dict.fromkeys(names, nothing) for other, names in self.problem.phase_terms.items()}
+            return {**others, phase: {name: ops.cast(shown[name], nothing) for name in self.problem.phase_terms[phase]}}
+
+        if len(self.problem.phases) == 1:
+            return {"validation": terms(self.problem.phases[0]), "validation_phase": nothing}
+        later = ops.cast(state.step, "int32") > self.problem.pretrain_steps
+        found = ops.cond(later, lambda: terms("finetune"), lambda: terms("pretrain"))
+        return {"validation": found, "validation_phase": ops.cast(later, nothing)}
+
+    def _given(self, state: State, networks: Any, tables: Mapping[str, Any]) -> Any:
+        """What the actor is told: the task's latent, inferred anew while pretraining (zero-shot), or its goal."""
+        if self.problem.agent.actor_sees == "goal":
+            goal = None if self.problem.task is None else self.problem.task.goal
+            if goal is None:
+                raise TwinaxError(f"{self.problem.agent.name} goes to goals, but this task has none")
+            goal = np.asarray(goal if self.problem.normaliser is None else self.problem.normaliser(goal), np.float32)
+            # A goal is seen as if one had stood there: its frames are the same.
+            goal = np.concatenate([goal] * (self.problem.widths.shape[-1] // goal.shape[-1]), -1)
+            return ops.like(goal, _leaf(networks))
+        if not self.problem.latent or "labelled" not in tables:
+            return None
+        pretraining = ops.cast(state.step, "int32") <= self.problem.pretrain_steps
+        return ops.cond(
+            pretraining, lambda: self.problem.inferred(networks, tables["labelled"]), lambda: state.carry["latent"]
+        )
+
+    def _acting(self, networks: Any, given: Any):
+        """Observations as the world gives them, to actions without noise, in the box that the data had."""
+
+        def act(observations):
+            action = self.problem.agent.act(networks, *self._seen(networks, observations, given), 0.0)
+            if self.problem.box is None:
+                return action
+            low, high = (ops.cast(ops.like(side, action), action) for side in self.problem.box)
+            return low + (action + 1) / 2 * (high - low)
+
+        return act
+
+    def _seen(self, networks: Any, observations: Any, given: Any) -> tuple[Any, Any, Any]:
+        """Observations as the agent sees them, what it is told beside each, and noise of 0."""
+        states = observations if self.problem.normaliser is None else self.problem.normaliser(observations)
+        rows = states.shape[0]
+        told = None if given is None else ops.broadcast(given[None], (rows, *given.shape))
+        return states, told, ops.zeros((rows, self.problem.widths.action), _leaf(networks))
+
+    def _values(self, state: State, networks: Any, given: Any) -> dict[str, Any]:
+        """How good the places of the task's picture are; nan as long as the network that says so has not learned."""
+        places = None if self.problem.task is None else self.problem.task.places()
+        if places is None or not self.problem.agent.valued_by:
+            return {}
+        leaf = _leaf(networks)
+        places = ops.cast(ops.like(places, leaf), leaf)
+        found = self.problem.agent.values(networks, *self._seen(networks, places, given))
+        if self.problem.agent.valued_by in self.problem.agent.trained["pretrain"]:
+            return {"values": found}
+        return {
+            "values": ops.where(ops.cast(state.step, "int32") > self.problem.pretrain_steps, found, found * math.nan)
+        }
+
+    def summarise(self, measured: Mapping[str, Any]) -> Metrics:
+        found: Metrics = {}
+        if "validation" in measured:
+            phase = self.problem.phases[int(measured["validation_phase"])]
+            found = {f"validation.{name}": float(x) for name, x in measured["validation"][phase].items()}
+        if self.problem.task is None:
+            return found
+        if not self.problem.task.compiled:
+            measured = self.problem.task.play(
+                self._acting(measured["networks"], measured.get("given")), self.problem.box
+            )
+        pictures = {f"picture/{name}": array for name, array in self.problem.task.pictures(measured).items()}
+        return {**judged(measured), **found, **pictures}
+
+
+def _leaf(networks: Any) -> Any:
+    return next(iter(named_leaves(networks).values()))

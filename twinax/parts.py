@@ -1,0 +1,112 @@
+"""What a problem may say besides its mathematics, in four records, each read by one layer only.
+
+Fields are values and plain functions, so a family fills in what it has and leaves the rest:
+
+>>> Compile(sizes=(64, 128), count=len).sizes
+(64, 128)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from twinax.episode import Episode
+from twinax.errors import TwinaxError
+from twinax.noise import Draw
+
+
+def _same(batch: Any) -> Any:
+    return batch
+
+
+def _accept(*_: Any) -> None:
+    """Refuse nothing."""
+
+
+def _empty(*_: Any) -> dict[str, Any]:
+    return {}
+
+
+def _whole(carry: Any, devices: int) -> Any:
+    raise TwinaxError(f"this problem cannot be shared out over {devices} devices; use trainer.devices=1")
+
+
+@dataclass(frozen=True)
+class Compile:
+    """For engines: what makes a step cheaper or lets it be shared out. None of it changes a number."""
+
+    sizes: tuple[int, ...] = ()
+    """Static sizes for the ragged part of a batch, ascending; empty when nothing is ragged."""
+    count: Callable[[Any], Any] = len
+    """How many rows of a batch's ragged part are in use."""
+    prepare: Callable[[Any], Any] = _same
+    """What a loss needs of a batch and no parameter enters; worked out once, outside of differentiation."""
+    alternatives: Callable[[Any], tuple[Any, Any, Any] | None] = lambda batch: None
+    """(condition, batch where it holds, batch where not), if data decides what a prepared batch's loss consists of.
+    Only one of the two losses is computed, and the optimizer's step stands once, after the choice."""
+    halves: tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]] | None = None
+    """Two parts of a step that need nothing of each other, and what joins them: (one(state, draws, inputs),
+    other(state, draws, inputs, update), join(state, result of one, result of other, draws, inputs, update) -> (state,
+    terms)). One after the other they are `step`; an engine may run the two at the same time."""
+    divided: Callable[[Any, int], Any] = _whole
+    """From a carry and a number of devices to a tree like the carry: True for arrays whose leading axis the devices
+    share out, False for the others. Everything else of a state is the same on all devices. Rules then see their part of
+    such arrays and of draws with a `divided` axis, and take means with `ops.across_shards`."""
+    updates: int = 1
+    """Updates of one step."""
+    check: Callable[[str, int, int], None] = _accept
+    """Refuses, in a sentence, a mode, a number of seeds or of devices that cannot carry the problem."""
+    watch: Callable[[Mapping[str, Any]], None] = _accept
+    """Refuses, in a sentence, to go on after a chunk with these logs, if that would make no sense."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """For evaluations: what is measured of a state, and what comes of it."""
+
+    draws: Callable[[], Mapping[str, Draw]] = _empty
+    """The random arrays that one evaluation needs."""
+    tables: Callable[[], dict[str, Any]] = _empty
+    """Constant NumPy arrays that `measure` reads; given as arguments, so that they are not compiled in."""
+    measure: Callable[[Any, Mapping[str, Any], Mapping[str, Any]], dict[str, Any]] = _empty
+    """(state, draws, tables) -> arrays: the part that runs in the engine's framework."""
+    summarise: Callable[[Mapping[str, Any]], dict[str, Any]] = _empty
+    """From measured NumPy arrays to named metrics: floats, or arrays for pictures."""
+    best: tuple[str, ...] = ()
+    """Metrics whose largest value so far, and its step, are part of a run's summary."""
+
+
+@dataclass(frozen=True)
+class Prove:
+    """What has to hold before a training, and what parity needs to know."""
+
+    check: Callable[[str], None] = _accept
+    """Refuses, in a sentence, what cannot be trained in a mode; called before every training, so it is done at once."""
+    steps: int = 20
+    """Steps over which parity follows whole runs: as long as rounding cannot decide what happens in the world."""
+    warm_up: int = 0
+    """Steps before the first that learns, such as those that fill a replay."""
+    other_losses: Callable[[Any, Mapping[str, Any], Any], Mapping[str, tuple[Any, Any]]] = _empty
+    """(state, draws, inputs) -> losses of a step besides `loss`, by name, each with a batch that it learns from."""
+
+
+@dataclass(frozen=True)
+class Present:
+    """For people: what runs keep and show. Engines never read it."""
+
+    describe: Callable[[], dict[str, Any]] = _empty
+    """Plain facts for a run's summary and report."""
+    members: Callable[[Any], dict[str, Any]] = lambda networks: {"networks": networks}
+    """The networks of one state that get a file of weights each, by name."""
+    show: Callable[[Any, int], Episode | None] | None = None
+    """(state of one seed with NumPy leaves, seed) -> one episode for a film and figures. Asked for at the end of a run
+    and by `twinax eval --film`, so it may take seconds."""
+    film: bool = False
+    """Whether a run ends with a film and figures of one episode."""
+    sources: tuple[Path, ...] = field(default=())
+    """Files that a person gave and that a run keeps, so that it can be built again; a setting names the first."""
+    not_saved: str = ""
+    """What a checkpoint cannot hold and how a run goes on without it, as a sentence for who resumes it."""

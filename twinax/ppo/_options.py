@@ -1,0 +1,186 @@
+"""What PPO is told, in one record whose numbers are checked once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twinax.envs._control import Control, Restarting
+from twinax.errors import TwinaxError, UnknownName
+from twinax.optimizer import Optimizer
+from twinax.ppo._advantages import ADVANTAGES
+from twinax.ppo._hooks import Hooks
+from twinax.ppo._losses import DEVIATIONS
+from twinax.ppo._networks import ActorCritic, make_networks, policy_kind
+from twinax.ppo._normaliser import Moments, Scaling
+
+STANDARDISE = ("minibatch", "rollout", "none")
+STATISTICS = ("after_learning", "before_learning")
+CHOICES: dict[str, Any] = {
+    "advantage": ADVANTAGES,
+    "standardise": STANDARDISE,
+    "advantage_deviation": DEVIATIONS,
+    "observation_statistics": STATISTICS,
+}
+"""Settings that are names, and those that there are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """The fields of `PPO`."""
+
+    world: Control
+    optimizer: Optimizer
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of hidden layers."""
+    activation: str = "tanh"
+    """Between layers."""
+    policy: str = "auto"
+    """categorical, gaussian (limited by the world), tanh (stretched to the bounds), or auto."""
+    std: str = "free"
+    """Deviation of a continuous policy: free (a vector) or state (given by the actor)."""
+    first_std: float = 1.0
+    """Deviation of a policy with std=free at the beginning."""
+    shared: bool = False
+    """Whether actor and critic share all but their last layer."""
+    initial_weights: str = "orthogonal"
+    """orthogonal (gain sqrt 2; 0.01 for the actor's last layer, 1 for the critic's) or lecun_uniform (all layers)."""
+    worlds: int = 64
+    """Worlds side by side."""
+    steps: int = 128
+    """Steps of each world in an iteration."""
+    epochs: int = 4
+    """Passes over a rollout."""
+    minibatches: int = 4
+    """Updates in a pass."""
+    groups: int = 1
+    """Worlds are shuffled within this many equal groups, so that as many devices (or fewer) learn exactly alike."""
+    gamma: float = 0.99
+    """Discount."""
+    trace: float = 0.95
+    """Lambda of the advantages."""
+    clip: float = 0.2
+    """How far the ratio of probabilities may leave 1."""
+    value_clip: float = 0.2
+    """How far a value may move from the old one; 0 for any distance."""
+    value_weight: float = 0.5
+    """Weight of the value's loss."""
+    entropy_weight: float = 0.01
+    """Weight of the entropy."""
+    target_kl: float = 0.0
+    """Updates of an iteration end when the estimated divergence exceeds this; 0 for never."""
+    advantage: str = "gae"
+    """gae, or cleanrl, brax, rsl_rl as those libraries read a rollout."""
+    standardise: str = "minibatch"
+    """Over what advantages are standardised: minibatch, rollout or none."""
+    advantage_deviation: str = "sample"
+    """By which deviation advantages are divided: sample (N - 1) or population (N)."""
+    normalise_observations: bool = False
+    """Whether observations are divided by their deviation, after their mean is taken off."""
+    observation_limit: float = 10.0
+    """Where normalised observations are cut off; 0 for nowhere."""
+    observation_eps: float = 1e-8
+    """Added to the variance of observations; with 0 their deviation is kept between 1e-6 and 1e6 instead."""
+    observation_statistics: str = "after_learning"
+    """When the statistics of observations take in a rollout: after_learning, or before_learning from it."""
+    normalise_rewards: bool = True
+    """Whether rewards are divided by the deviation of discounted returns: values of hundreds, as where every step pays,
+    would drown the policy's gradient."""
+    reward_scale: float = 1.0
+    """Factor of rewards."""
+    pool: int = 0
+    """Starts kept for worlds that end, an eighth of them renewed in each iteration; 0: a new one for each end."""
+    episodes: int = 20
+    """Episodes of an evaluation."""
+    evaluation_steps: int = 1000
+    """Length of an evaluated episode in a world without a time limit."""
+    pipelined: bool = False
+    """Whether an iteration learns from the rollout of the one before while the worlds play on: a policy lag of one."""
+    hooks: Hooks | None = None
+    """What is built on top: another reward, and updates of its own."""
+    film: bool = True
+    """Whether a run ends with a film and figures of one episode."""
+
+    def __post_init__(self):
+        for label in ("worlds", "steps", "epochs", "minibatches", "groups", "episodes", "evaluation_steps"):
+            if (value := getattr(self, label)) < 1:
+                raise TwinaxError(f"{label} is {value}; it must be at least 1")
+        for label in ("gamma", "trace"):
+            if not 0 <= (value := getattr(self, label)) <= 1:
+                raise TwinaxError(f"{label} is {value}; it must be between 0 and 1")
+        for label in ("clip", "reward_scale"):
+            if not 0 < (value := getattr(self, label)) < math.inf:
+                raise TwinaxError(f"{label} is {value}; it must be finite and above 0")
+        kept = ("value_clip", "value_weight", "entropy_weight", "target_kl", "observation_limit", "observation_eps")
+        for label in kept:
+            if not 0 <= (value := getattr(self, label)) < math.inf:
+                raise TwinaxError(f"{label} is {value}; it must be finite and not negative")
+        if any(width < 1 for width in self.hidden):
+            raise TwinaxError(f"hidden is {list(self.hidden)}; every width must be at least 1")
+        if self.pool < 0:
+            raise TwinaxError(f"pool is {self.pool}; it must be at least 0 (a new start for each end)")
+        if self.worlds % self.groups:
+            raise TwinaxError(f"{self.worlds} worlds do not divide into groups={self.groups}; change one of them")
+        rows = self.worlds // self.groups * self.steps
+        if rows % self.minibatches:
+            raise TwinaxError(
+                f"{rows} transitions a group ({self.worlds // self.groups} worlds x {self.steps} steps) do not divide "
+                f"into {self.minibatches} minibatches; change worlds, steps or minibatches"
+            )
+        if self.pool and self.pool % (8 * self.groups):
+            raise TwinaxError(f"a pool of {self.pool} starts does not divide by 8 x groups={self.groups}")
+        if self.pool and isinstance(self.world, Restarting):
+            raise TwinaxError(f"{self.world.name} restarts itself and has no use for a pool of {self.pool}: set pool=0")
+        for label, known in CHOICES.items():
+            if (value := getattr(self, label)) not in known:
+                raise UnknownName(label, value, known)
+        if self.pipelined and "numpy" not in self.world.frameworks:
+            raise TwinaxError(
+                f"pipelined=true plays a first rollout in NumPy before training begins, and {self.world.name} runs in "
+                f"{' and '.join(self.world.frameworks)} only"
+            )
+        # The rest is checked where networks are made; layers of width 1 are made at once.
+        self.networks(np.random.default_rng(0), (1,) * len(self.hidden))
+
+    @property
+    def squashed(self) -> bool:
+        """Whether actions are the tanh of points."""
+        return policy_kind(self.world.actions, self.policy) == "tanh"
+
+    @property
+    def scaling(self) -> Scaling:
+        """How observations are normalised."""
+        return Scaling(self.observation_limit, self.observation_eps)
+
+    def normalised(self, moments: Moments | None, x: Any) -> Any:
+        """Observations by their statistics, if there are any."""
+        return x if moments is None else moments.scaled(x, self.scaling)
+
+    @property
+    def longest(self) -> int:
+        """Steps of an evaluated episode at most."""
+        return self.world.time_limit or self.evaluation_steps
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Networks that PPO's own loss leaves alone."""
+        return () if self.hooks is None else self.hooks.names
+
+    def networks(self, rng: np.random.Generator, hidden: tuple[int, ...] | None = None) -> ActorCritic:
+        """Fresh networks, by default with this problem's widths."""
+        return make_networks(
+            rng,
+            self.world.observation_size,
+            self.world.critic_size if self.world.privileged else self.world.observation_size,
+            self.world.actions,
+            hidden=self.hidden if hidden is None else hidden,
+            activation=self.activation,
+            kind=self.policy,
+            std=self.std,
+            first_std=self.first_std,
+            shared=self.shared,
+            initial_weights=self.initial_weights,
+        )
