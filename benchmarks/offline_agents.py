@@ -104,7 +104,7 @@ def gigaflops(name: str, phase: str) -> float:
 
     subject = make_problem(name, phase)
     state, update = jax_agent(subject.agent, Sizes(D, A, BATCH))
-    data = jax.tree.map(jnp.asarray, subject.data())
+    data = jax.tree.map(jnp.asarray, subject.arrays())
     found = key_draws(subject.draws(), jnp.uint32(0), jnp.int32(0))
     own = {key.removeprefix(f"{phase}/"): value for key, value in found.items()}
     carry = {"latent": jnp.ones(getattr(subject.agent, "width", 1))}
@@ -145,7 +145,7 @@ def plain(subject, phase: str, steps: int) -> Callable[[], float]:
     networks = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(x)), start.networks)
     targets = jtu.tree_map(torch.from_numpy, start.targets)
     optimizers = {name: torch.optim.Adam(jtu.tree_leaves(net), lr=3e-4) for name, net in networks.items()}
-    data = jtu.tree_map(lambda x: torch.from_numpy(np.array(x)), subject.data())
+    data = jtu.tree_map(lambda x: torch.from_numpy(np.array(x)), subject.arrays())
     generator = torch.Generator().manual_seed(0)
     owners = {"flow_occupancy": ("field", "intention"), "fb_repr": ("forward", "backward"), "repr": ("encoder",)}
     owners |= {"bc": ("actor",), "fb_actor": ("actor",)}

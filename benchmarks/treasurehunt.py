@@ -109,13 +109,13 @@ def collector(engine, epochs: int = 10) -> Callable[[], float]:
     problem = engine.problem
     spec = {name: draw for name, draw in problem.draws().items() if not name.startswith("train/")}
     if engine.mode == "jax":
-        settings = {k: jnp.asarray(v) for k, v in problem.settings().items()}
+        inputs = jax.tree.map(jnp.asarray, problem.inputs())
 
         @jax.jit
         def play(state):
             def body(i, replays):
                 draws = key_draws(spec, state.seed, state.step + i)
-                return problem.remember(dataclasses.replace(state, carry=replays), draws, settings)[0]
+                return problem.remember(dataclasses.replace(state, carry=replays), draws, inputs)[0]
 
             return jax.lax.fori_loop(0, epochs, body, state.carry)
 
@@ -128,14 +128,14 @@ def collector(engine, epochs: int = 10) -> Callable[[], float]:
             return (time.perf_counter() - begin) / epochs
 
         return compiled
-    settings = {k: torch.from_numpy(v) for k, v in problem.settings().items()}
+    inputs = jax.tree.map(torch.from_numpy, problem.inputs())
     steps = iter(range(10_000, 2**31))
 
     def eager() -> float:
         begin = time.perf_counter()
         with torch.no_grad():
             draws = {n: torch.from_numpy(np.array(v)) for n, v in numpy_draws(spec, 0, next(steps)).items()}
-            problem.remember(engine._state, draws, settings)
+            problem.remember(engine._state, draws, inputs)
         return time.perf_counter() - begin
 
     return eager

@@ -151,7 +151,7 @@ def test_the_agents_of_a_run_play_as_when_they_are_evaluated(play, hunt):
         config = conf.restore(runs.RunDirectory(hunt).read_config(), [f"world.turn_rule={rule}", "evaluation.worlds=1"])
         problem = conf.build_problem(config)
         state, _ = checkpoint.load(checkpoint.latest(hunt), like=problem.init(0))
-        draws = noise.numpy_draws(problem.evaluation_draws(), 7, 0)
+        draws = noise.numpy_draws(problem.judge.draws(), 7, 0)
         history = {"iqn": np.zeros((2, 1, 1, problem.world.view_cells), np.uint8)}
         epoch = problem.play(state.networks, history, draws, {"iqn": np.float32(0)})
         assert epoch.score.sum() > 0

@@ -71,8 +71,8 @@ def test_torch_gradients_are_slopes_of_the_numpy_reference(small, objective, bac
     state = widened(problem.init(1), "float64")
     sides = make_sides(["torch"], problem)
     draws = widened(numpy_draws(problem.draws(), 1, 0), "float64")
-    settings = widened(problem.settings(), "float64")
-    batches = {mode: side.collect(state, draws, settings)[1] for mode, side in sides.items()}
+    inputs = widened(problem.inputs(), "float64")
+    batches = {mode: side.collect(state, draws, inputs)[1] for mode, side in sides.items()}
     for name, leaf in tree.named_leaves(batches["numpy"]).items():
         np.testing.assert_array_equal(tree.named_leaves(batches["torch"])[name], leaf)
     found = sides["torch"].differentiate(state.networks, batches["torch"])

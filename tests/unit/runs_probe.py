@@ -15,6 +15,7 @@ import numpy as np
 
 from twinax import engines
 from twinax.optimizer import Optimizer
+from twinax.parts import Present
 from twinax.problem import Problem, State
 
 
@@ -31,12 +32,12 @@ class ProbeProblem(Problem):
     pause    seconds per step
     deaf     a step hangs in compiled code, where Python handles no signal but other threads run
     grow_at  the step at which a weight becomes `grow_to` while the loss stays as it is
-    judge    called with the step at each evaluation
+    judged   called with the step at each evaluation
     """
 
-    def __init__(self, width=3, bad_at=0, pause=0.0, deaf=False, grow_at=0, grow_to=1e10, judge=None):
+    def __init__(self, width=3, bad_at=0, pause=0.0, deaf=False, grow_at=0, grow_to=1e10, judged=None):
         self.width, self.bad_at, self.pause, self.deaf = width, bad_at, pause, deaf
-        self.grow_at, self.grow_to, self.judge = grow_at, grow_to, judge
+        self.grow_at, self.grow_to, self.judged = grow_at, grow_to, judged
 
     def init(self, seed):
         networks = Networks(policy={"weight": np.zeros(self.width, np.float32)}, log_z=np.zeros((), np.float32))
@@ -58,8 +59,15 @@ class ProbeProblem(Problem):
     def loss(self, networks, batch, size=None):
         raise NotImplementedError("the probe engine makes its own steps")
 
-    def describe(self):
-        return {"family": "probe", "width": self.width}
+    film = False
+
+    def show(self, state, seed):
+        """A film that nobody asked for."""
+
+    @property
+    def present(self):
+        facts = {"family": "probe", "width": self.width}
+        return Present(describe=lambda: facts, show=self.show, film=self.film)
 
 
 class ProbeEngine:
@@ -128,8 +136,8 @@ class ProbeEngine:
         return {"loss": np.mean(gap**2), "grad_norm": np.linalg.norm(gap)}
 
     def evaluate(self):
-        if self.problem.judge is not None:
-            self.problem.judge(int(self.states[0].step))
+        if self.problem.judged is not None:
+            self.problem.judged(int(self.states[0].step))
         weights = [state.networks.policy["weight"] for state in self.states]
         score = np.array([float(np.mean(weight)) for weight in weights])
         grid = np.outer(np.arange(1, 6), np.arange(1, 6)) / 225

@@ -16,6 +16,7 @@ from twinax.networks import input_gradient
 from twinax.optimizer import Optimizer
 from twinax.ppo import LABELS, AmpOptions, amp, discriminator_loss, problem
 from twinax.ppo._networks import make_mlp
+from twinax.ppo._playing import roll_out
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -113,7 +114,7 @@ def test_the_reward_is_task_and_style():
     state = one.init(0)
     from twinax.noise import numpy_draws
 
-    _, happened = one.rollout(state, numpy_draws(one.draws(), 0, 0))
+    _, happened = roll_out(one, state, numpy_draws(one.draws(), 0, 0))
     reward, terms = one.hooks.reward(state.networks, happened.recorded, happened.reward)
     np.testing.assert_allclose(reward, happened.reward + 0.5 * 0.05 * terms["style_reward"], rtol=1e-5)
     assert happened.recorded.shape == (8, 6, 4)

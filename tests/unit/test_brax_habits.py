@@ -14,6 +14,7 @@ from twinax.errors import UnknownName
 from twinax.noise import numpy_draws
 from twinax.ppo import Moments, Scaling, make_networks, problem
 from twinax.ppo._brax_habits import ALWAYS, DEFAULTS, combined
+from twinax.ppo._playing import play_iteration, roll_out
 
 SMALL: dict = {"hidden": (8, 8), "worlds": 6, "steps": 5, "epochs": 1, "minibatches": 1, "episodes": 3}
 BRAX: dict = {name: value for name, value in combined(ALWAYS, DEFAULTS)["ppo"].items() if name != "anneal"}
@@ -106,9 +107,9 @@ def test_the_loss_of_an_iteration_is_that_of_brax():
             draws = wide(numpy_draws(subject.draws(), 0, step))
             key = jax.random.key(step)
             draws["entropy"] = np.asarray(jax.random.normal(key, (subject.steps, subject.worlds, 1)))
-            _, happened = subject.rollout(state, draws)
+            _, happened = roll_out(subject, state, draws)
             truncated += happened.truncated.sum()
-            played = subject.played(state, draws)
+            played = play_iteration(subject, state, draws)
             agent = state.networks["agent"]
             theirs = running_statistics.update(theirs, jax.numpy.asarray(happened.observation))
             swapped = tree.map_leaves(lambda x: jax.numpy.swapaxes(jax.numpy.asarray(x), 0, 1), happened)

@@ -112,7 +112,7 @@ def test_the_hybrid_engine_compiles_one_update(compilations):
     lengths = engine.run(30)["length"]
     engine.settings = Exploration(epsilon=1.0).settings()
     engine.run(5)
-    engine.settings = engine.problem.settings()
+    engine.settings = engine.problem.inputs().settings
     assert compilations() == [] and len(set(lengths)) > 1
 
 
@@ -126,7 +126,7 @@ def test_settings_take_effect_at_once(mode):
     engine.load(state)
     engine.settings = Exploration(epsilon=1.0).settings()
     explored = engine.run(5)
-    engine.settings = engine.problem.settings()
+    engine.settings = engine.problem.inputs().settings
     engine.load(state)
     again = engine.run(5)
     assert (plain["length"] != explored["length"]).any()
@@ -301,14 +301,14 @@ def test_loops_and_choices_stay_real_with_several_seeds():
     many, single = engine_for("jax", seeds=3, seeds_as="program"), engine_for("jax")
     many.start(0)
     single.start(0)
-    settings = {name: jnp.asarray(value) for name, value in many.settings.items()}
+    inputs = many._inputs()
     steps = jnp.asarray(1, jnp.int32)
-    one = shape_of_control(jax.make_jaxpr(single._chunk)(single._state, settings, steps).jaxpr)
-    three = shape_of_control(jax.make_jaxpr(many._chunk)(many._state, settings, steps).jaxpr)
+    one = shape_of_control(jax.make_jaxpr(single._chunk)(single._state, inputs, steps).jaxpr)
+    three = shape_of_control(jax.make_jaxpr(many._chunk)(many._state, inputs, steps).jaxpr)
     assert one == three
     assert three[0] > 1 and three[1] == 0 and len(SIZES) in three[2]
     # What a plain vmap would do: a predicate for each seed, and every branch computed and selected from.
-    plain = jax.make_jaxpr(jax.vmap(single._one_step, (0, None)))(many._state, settings)
+    plain = jax.make_jaxpr(jax.vmap(single._one_step, (0, None)))(many._state, inputs)
     _, batched, choices = shape_of_control(plain.jaxpr)
     assert batched > 0 and len(SIZES) not in choices
 
@@ -559,7 +559,8 @@ def test_a_profile_counts_every_update_of_a_step(monkeypatch):
     engine = engine_for("torch")
     monkeypatch.setattr(engine, "_phases", lambda repeats: {"sample": 1.0, "loss": 2.0, "sync": 0.5})
     assert engine.profile() == {"sample": 1.0, "loss": 2.0, "sync": 0.5}
-    monkeypatch.setattr(type(engine.problem), "updates", 8)
+    many = dataclasses.replace(engine.problem.compile, updates=8)
+    monkeypatch.setattr(type(engine.problem), "compile", many)
     assert engine.profile() == {"sample": 1.0, "loss": 16.0, "sync": 4.0}
 
 

@@ -200,7 +200,7 @@ def test_enumeration_refuses_what_is_too_large():
     assert Hypergrid(4, 20).num_states == 320_000
     assert enumerate_states(Hypergrid(3, 4)).done.size == Hypergrid(3, 4).num_states
     # More than any float or 64 bits hold.
-    assert problem(Hypergrid(300, 20, Uniform())).describe()["batch_size"] == 16
+    assert problem(Hypergrid(300, 20, Uniform())).present.describe()["batch_size"] == 16
 
 
 # check_env on sound worlds

@@ -39,7 +39,7 @@ def where(frame: np.ndarray, colour) -> np.ndarray:
 def test_an_episode_is_that_of_an_evaluation(world, drawn):
     subject = problem(world, normalise_observations=True, **SMALL)
     state = subject.init(3)
-    shown = subject.show(state, 7)
+    shown = subject.present.show(state, 7)
     assert shown is not None
     steps = world.time_limit
     draws = numpy_draws(episode_draws(world, 1, steps), 7, 0)
@@ -59,7 +59,7 @@ def test_a_world_of_one_framework_is_shown_as_well():
         frameworks = ("jax",)
 
     found = [problem(kind(time_limit=12), **SMALL) for kind in (Pendulum, OnlyJax)]
-    one, other = (subject.show(subject.init(0), 1) for subject in found)
+    one, other = (subject.present.show(subject.init(0), 1) for subject in found)
     assert one is not None and other is not None
     np.testing.assert_allclose(one.reward, other.reward, rtol=1e-4)
 
@@ -67,7 +67,7 @@ def test_a_world_of_one_framework_is_shown_as_well():
 @pytest.mark.parametrize("name", CLASSIC)
 def test_every_classic_world_is_drawn(name):
     subject = problem(CLASSIC[name](time_limit=20), **SMALL)
-    shown = subject.show(subject.init(0), 0)
+    shown = subject.present.show(subject.init(0), 0)
     assert shown is not None and shown.view.frames is not None
     frames = shown.view.frames
     assert frames.dtype == np.uint8 and frames.shape[-1] == 3
@@ -146,7 +146,7 @@ def test_a_robot_is_rendered_where_a_library_works():
 def test_without_a_gl_library_the_robot_is_drawn(monkeypatch, library):
     monkeypatch.setenv("MUJOCO_GL", library)
     subject = problem(make_biped("walk", time_limit=4), **SMALL)
-    shown = subject.show(subject.init(0), 0)
+    shown = subject.present.show(subject.init(0), 0)
     assert shown is not None and shown.view.drawn == "drawn from the robot's geoms, because no GL library works"
     assert shown.view.frames is not None and shown.view.frames.shape[2] == _stick.SIDE + _stick.FRONT
 
@@ -218,7 +218,7 @@ def test_bars_of_contacts_begin_and_end_where_feet_do():
 
 def test_worlds_that_nobody_drew_have_figures_only():
     subject = problem(next(iter(PROBES.values()))(), **SMALL)
-    shown = subject.show(subject.init(0), 0)
+    shown = subject.present.show(subject.init(0), 0)
     assert shown is not None and shown.view.frames is None and list(episode_plots.paintings(shown)) == ["reward"]
 
 

@@ -78,7 +78,7 @@ def ready():
 
 def shown(factory, **options):
     subject = problem(GymnasiumWorld(factory=factory, options=options), **SMALL)
-    return subject.show(subject.init(0), 3)
+    return subject.present.show(subject.init(0), 3)
 
 
 @pytest.mark.parametrize("factory", [Lamp, ready])
@@ -131,7 +131,7 @@ def test_a_run_ends_with_a_film(tmp_path):
 def test_a_library_that_is_missing_is_named():
     """CartPole is drawn with pygame, which may not be there."""
     subject = problem(GymnasiumWorld("CartPole-v1", time_limit=5), **SMALL)
-    episode = subject.show(subject.init(0), 0)
+    episode = subject.present.show(subject.init(0), 0)
     assert episode is not None
     try:
         import pygame  # noqa: F401  # pyright: ignore[reportMissingImports]

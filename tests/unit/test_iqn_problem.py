@@ -126,7 +126,7 @@ def test_all_agents_are_compiled_once(compilations, double_precision):
     plain = engine.run(2 * CHUNK + 1)["epsilon_iqn"]
     engine.settings = {"epsilon/iqn": np.array([1.0, 0.5, 0.25])}
     changed = engine.run(1)
-    engine.settings = engine.problem.settings()
+    engine.settings = engine.problem.inputs().settings
     engine.load(engine.state())
     engine.run(3)
     assert compilations() == [] and engine.compile_seconds == first > 0
@@ -201,7 +201,7 @@ def played(made, steps, seed=0, state=None):
     for _ in range(steps):
         rng = np.random.default_rng((seed, int(state.step)))
         draws = {name: rng.random(draw.shape) for name, draw in made.draws().items()}
-        carry, epoch = made.remember(state, draws, wide(made.settings()))
+        carry, epoch = made.remember(state, draws, wide(made.inputs()))
         state = dataclasses.replace(state, carry=carry, step=state.step + 1)
     return state, epoch, draws
 
@@ -221,7 +221,7 @@ def test_agents_act_on_the_windows_that_are_stored(rule):
     """Actions worked out again from the ring's own windows, after it went round: greedy, or the drawn random one."""
     made = mixed(world=dataclasses.replace(WORLD, turn_rule=rule))
     state, epoch, draws = played(made, 7)
-    epsilons = made.epsilons(state.step - 1, made.settings())
+    epsilons = made.epsilons(state.step - 1, made.inputs().settings)
     codebook = made.world.codebook.astype(np.float64)
     explored, first = [], {"iqn": 0, "qr": 3}
     for name, group in made.learners.items():
@@ -256,14 +256,14 @@ def test_seats_are_the_order_of_turns():
 
 def test_epsilon_falls_to_its_floor():
     made = small(epsilon=0.8, epsilon_decay=0.25, epsilon_min=0.2)
-    found = [float(made.epsilons(np.int32(step), made.settings())["iqn"]) for step in range(8)]
+    found = [float(made.epsilons(np.int32(step), made.inputs().settings)["iqn"]) for step in range(8)]
     np.testing.assert_allclose(found, [max(0.8 * 0.75**step, 0.2) for step in range(8)], rtol=1e-5)
     made = small(epsilon=0.5, epsilon_decay=1.0)
-    assert [float(made.epsilons(np.int32(step), made.settings())["iqn"]) for step in range(3)] == pytest.approx(
+    assert [float(made.epsilons(np.int32(step), made.inputs().settings)["iqn"]) for step in range(3)] == pytest.approx(
         [0.5, 0, 0]
     )
     made = small(epsilon=0.0)
-    assert float(made.epsilons(np.int32(9), made.settings())["iqn"]) == 0
+    assert float(made.epsilons(np.int32(9), made.inputs().settings)["iqn"]) == 0
 
 
 # Learning
@@ -302,7 +302,7 @@ def newest(engine, values):
 def test_warm_up_is_enough():
     for options in ({"batch_size": 20}, {"batch_size": 16, "train_steps": 2}, {"store_done": False, "batch_size": 16}):
         engine = engine_of(small(**options))
-        logs = engine.run(engine.problem.warm_up + 1)
+        logs = engine.run(engine.problem.prove.warm_up + 1)
         assert logs["trained"][-1] == 1 and logs["trained"][0] == 0
 
 
@@ -530,12 +530,12 @@ def test_learning_starts_when_a_batch_can_be_drawn(batch_size, wanted):
     made = small(batch_size=batch_size)
     engine = make_engine("torch", made)
     engine.start(0)
-    assert made.warm_up == wanted
+    assert made.prove.warm_up == wanted
     np.testing.assert_array_equal(engine.run(4)["trained"], np.arange(4) >= wanted)
 
 
 def test_learning_starts_with_the_original():
     """Its memory counts an epoch of 50 turns as 51 slots, and needs 256 of the 6 fewer windows: after six epochs."""
     made = conf.build_problem(conf.compose(["experiment=treasurehunt", "preset=sorrel"]))
-    assert made.warm_up == 5
+    assert made.prove.warm_up == 5
     assert [made.learners["iqn"].replay.available(50, epochs) for epochs in (5, 6, 100)] == [249, 300, 1018]

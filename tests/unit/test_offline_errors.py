@@ -369,5 +369,5 @@ def test_pretrained_networks_begin_finetuning_at_once():
     kept = dataclasses.replace(first_state(agent, few.SIZES, Optimizer(), 0), step=np.array(4, np.int32))
     subject = problem(agent, finetuning=few.walks(), batch_size=6, pretrained=kept)
     assert subject.pretrain_steps == 4 and subject.phases == ("finetune",)
-    entered = subject._entered(subject.init(1), subject.data())
+    entered = subject._entered(subject.init(1), subject.arrays())
     assert np.linalg.norm(entered.carry["latent"]) == pytest.approx(np.sqrt(5), rel=1e-5)

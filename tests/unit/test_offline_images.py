@@ -22,6 +22,7 @@ from twinax.noise import below
 from twinax.offline import AGENTS, Encoded, TorchAgent, from_arrays, problem
 from twinax.offline._agent import PHASES
 from twinax.offline._encoders import ENCODERS, Impala
+from twinax.offline._judge import Judging
 from twinax.offline._learning import first_state
 from twinax.offline._pretrained import statistics_of
 
@@ -90,7 +91,7 @@ def lesson(subject, phase, seed=0):
         name: jtu.tree_map(lambda x: x + 0.2 * rng.normal(size=x.shape), networks[name]) for name in state.targets
     }
     draws = {name: drawn(draw, rng) for name, draw in below(subject.draws(), phase).items()}
-    batch = subject.rows(phase, few.wide(subject.data()), draws, {"latent": rng.normal(size=WIDTH)})
+    batch = subject.rows(phase, few.wide(subject.arrays()), draws, {"latent": rng.normal(size=WIDTH)})
     return networks, targets, batch, draws
 
 
@@ -215,7 +216,7 @@ def test_views_of_an_image_are_two_crops():
 
 def test_images_are_not_normalised_and_have_no_range():
     subject = made("infom")
-    assert "observation_min" not in subject.data()["pretrain"]
+    assert "observation_min" not in subject.arrays()["pretrain"]
     assert statistics_of(subject.normaliser, subject.widths)["shift"].shape == ()
 
 
@@ -284,10 +285,10 @@ def test_goals_of_a_task_are_stacked_and_told():
     subject = problem(seeing("gcbc"), data, None, pretrain_steps=2, batch_size=BATCH, frame_stack=2, task=Picture())
     state = first_state(subject.agent, subject.widths, subject.optimizer, 0)
     networks = state.networks
-    given = subject._given(state, networks, {})
+    given = Judging(subject)._given(state, networks, {})
     assert given.shape == (8, 8, 6)
     frames = np.concatenate([data.observations[:5]] * 2, -1)
-    assert subject._acting(networks, given)(frames).shape == (5, 2)
+    assert Judging(subject)._acting(networks, given)(frames).shape == (5, 2)
 
 
 @pytest.mark.parametrize(

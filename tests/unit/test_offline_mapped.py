@@ -179,7 +179,7 @@ def test_engines_read_the_file_itself(mode, tmp_path):
         return problem(BC(hidden=(4,)), data, pretrain_steps=100, batch_size=8)
 
     mapped, memory = (tx.engines.make_engine(mode, subject(way), chunk=5) for way in (True, False))
-    given, rows = mapped._inputs()["pretrain"], mapped.problem.datasets["pretrain"]
+    given, rows = mapped._inputs().data["pretrain"], mapped.problem.datasets["pretrain"]
     for name in ("observations", "actions"):
         place = given[name].unsafe_buffer_pointer() if mode == "jax" else given[name].data_ptr()
         assert place == getattr(rows, name).ctypes.data and is_mapped(getattr(rows, name))

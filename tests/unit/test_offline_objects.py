@@ -28,7 +28,7 @@ def lessons(subject, steps):
     for step in range(steps):
         phase = "pretrain" if step < subject.pretrain_steps else "finetune"
         own = below(tx.noise.numpy_draws(subject.draws(), 0, step), phase)
-        yield phase, subject.rows(phase, subject.data(), own, state.carry), own
+        yield phase, subject.rows(phase, subject.arrays(), own, state.carry), own
 
 
 def trained(subject, steps):

@@ -63,14 +63,14 @@ def by_hand(subject, steps, seed=0):
         phase = "pretrain" if step < subject.pretrain_steps else "finetune"
         full = phase == "pretrain" or (step + 1) % agent.actor_freq == 0
         draws = few.wide(tx.noise.numpy_draws(subject.draws(), seed, step))
-        settings = few.wide(subject.data())
+        data = few.wide(subject.arrays())
         if step == subject.pretrain_steps:
             for name in agent.reset_targets():
                 targets[name] = networks[name]
             if agent.actor_sees == "latent":
-                carry["latent"] = subject._inferred(networks, subject._arrays("finetune", settings))
+                carry["latent"] = subject.inferred(networks, subject.arrays_of("finetune", data))
         own = below(draws, phase)
-        rows = subject.rows(phase, settings, own, carry)
+        rows = subject.rows(phase, data, own, carry)
         tensors = jtu.tree_map(lambda x: torch.tensor(np.asarray(x)), (networks, targets, rows, own))
         leaves = jtu.tree_map(lambda x: x.requires_grad_(True), tensors[0])
         nets = few.nets_of(leaves, tensors[1])
@@ -198,7 +198,7 @@ def test_rewards_of_the_next_state_are_learned_on_it_unless_faithful():
     def states_of_rewards(faithful):
         subject = made("crl_infonce", data=data, faithful=faithful)
         draws = below(tx.noise.numpy_draws(subject.draws(), 0, 0), "finetune")
-        rows = subject.rows("finetune", subject.data(), draws, {})
+        rows = subject.rows("finetune", subject.arrays(), draws, {})
         return rows.get("reward_observations"), rows["next_observations"]
 
     assert states_of_rewards(True)[0] is None
@@ -209,7 +209,7 @@ def test_imagined_rows_are_used_unless_faithful():
     subject = made("mbpo_rebrac", pretrain_steps=0)
     state = subject.init(0)
     draws = tx.noise.numpy_draws(subject.draws(), 0, 0)
-    carry, lesson = subject.collect(state, draws, subject.data())
+    carry, lesson = subject.collect(state, draws, subject.inputs())
     rows = lesson.rows["finetune"]
     assert int(carry["memory"]["written"]) == 12
     # What is drawn was imagined, and a rollout goes on from where it led.
@@ -243,7 +243,7 @@ def test_next_actions_do_not_cross_trajectories_unless_faithful():
         # A penalty at the end of a trajectory would compare with the first action of the next one.
         subject = made("rebrac", pretrain_steps=0, faithful=faithful, alpha_critic=1.0)
         draws = below(tx.noise.numpy_draws(subject.draws(), 0, 0), "finetune")
-        return subject.rows("finetune", subject.data(), {**draws, "rows": np.array([3, 8, 17, 20, 26, 30])}, {})
+        return subject.rows("finetune", subject.arrays(), {**draws, "rows": np.array([3, 8, 17, 20, 26, 30])}, {})
 
     data, rows = few.walks(), penalised(False)
     at_end = ~rows["next_action_masks"].astype(bool)

@@ -17,6 +17,7 @@ from twinax.envs import Pendulum
 from twinax.errors import TwinaxError
 from twinax.noise import key_draws, numpy_draws
 from twinax.ppo import problem
+from twinax.ppo._playing import make_rows, roll_out
 from twinax.problem import State
 
 SMALL: dict = {"hidden": (8, 8), "worlds": 6, "steps": 8, "epochs": 2, "minibatches": 3, "episodes": 3}
@@ -67,8 +68,8 @@ def test_what_waits_is_what_was_played():
     one = subject()
     state = one.init(0)
     draws = numpy_draws(one.draws(), 0, 0)
-    after, _ = one.step(state, draws, {}, stay)
-    rows = one.rows(state.networks, state.carry, one.rollout(state, draws)[1], draws)
+    after, _ = one.step(state, draws, one.inputs(), stay)
+    rows = make_rows(one, state.networks, state.carry, roll_out(one, state, draws)[1], draws)
     np.testing.assert_array_equal(after.carry.waiting.advantage, rows.advantage)
     assert not np.array_equal(state.carry.waiting.advantage, rows.advantage)
 

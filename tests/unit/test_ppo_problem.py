@@ -15,6 +15,8 @@ from twinax.noise import numpy_draws
 from twinax.optimizer import Optimizer
 from twinax.ppo import problem
 from twinax.ppo._brax_habits import ALWAYS, DEFAULTS, combined
+from twinax.ppo._learning import minibatch_rows
+from twinax.ppo._playing import by_group, roll_out
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -48,7 +50,7 @@ def test_modes_agree_on_whole_iterations(kind):
         engine.start(0)
         logs = engine.run(3)
         found[mode] = {**logs, **tree.named_leaves(engine.state()), **engine.evaluate()}
-        most = engine.problem.updates
+        most = engine.problem.compile.updates
         stopped = (logs["updates"] < most).all() and (logs["updates"] > 1).all()
         assert stopped if engine.problem.target_kl else (logs["updates"] == most).all()
     assert found["torch"].keys() == found["jax"].keys()
@@ -82,7 +84,7 @@ def by_hand(subject, seed=0):
 
     state = wide(subject.init(seed))
     draws = wide(numpy_draws(subject.draws(), seed, 0))
-    carry, happened = subject.rollout(state, draws)
+    carry, happened = roll_out(subject, state, draws)
     agent = state.networks["agent"]
     see = state.carry.observation
     scaled = happened.observation if see is None else see.scaled(happened.observation)
@@ -168,9 +170,9 @@ def test_statistics_stand_still_within_an_iteration_and_move_after_it():
     subject = KINDS["cartpole"]()
     state = subject.init(0)
     draws = numpy_draws(subject.draws(), 0, 0)
-    carry, happened = subject.rollout(state, draws)
+    carry, happened = roll_out(subject, state, draws)
     assert carry.observation is state.carry.observation
-    after, _ = subject.collect(state, draws, {})
+    after, _ = subject.collect(state, draws, subject.inputs())
     rows = happened.observation.reshape(-1, 4)
     np.testing.assert_allclose(after.observation.mean, rows.mean(0), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(after.observation.variance, rows.var(0), rtol=1e-4, atol=1e-6)
@@ -179,7 +181,7 @@ def test_statistics_stand_still_within_an_iteration_and_move_after_it():
 def test_every_row_is_learned_from_once_in_a_pass_and_equally_from_each_group():
     subject = problem(CartPole(), **{**SMALL, "groups": 3, "minibatches": 2})
     uniform = numpy_draws(subject.draws(), 0, 0)["order"][0]
-    index = np.asarray(subject.minibatch_rows(uniform))
+    index = np.asarray(minibatch_rows(subject, uniform))
     assert sorted(index.ravel()) == list(range(48))
     for part in index:
         assert np.bincount(part // 16, minlength=3).tolist() == [len(part) // 3] * 3
@@ -188,7 +190,7 @@ def test_every_row_is_learned_from_once_in_a_pass_and_equally_from_each_group():
 def test_rows_of_a_group_are_its_worlds():
     subject = problem(CartPole(), **{**SMALL, "groups": 2})
     x = np.arange(8 * 6).reshape(8, 6)
-    rows = subject._grouped(x)
+    rows = by_group(subject, x)
     assert set(rows[:24] % 6) == {0, 1, 2} and set(rows[24:] % 6) == {3, 4, 5}
 
 
@@ -199,7 +201,7 @@ def test_the_pool_is_renewed_by_eighths():
     changed = []
     for k in range(8):
         state = dataclasses.replace(state, step=np.array(k, np.int32))
-        after, _ = subject.collect(state, numpy_draws(subject.draws(), 0, k), {})
+        after, _ = subject.collect(state, numpy_draws(subject.draws(), 0, k), subject.inputs())
         changed.append(np.flatnonzero((after.pool.observation != before).any(-1)).tolist())
         before = np.array(after.pool.observation)
         state = dataclasses.replace(state, carry=after)

@@ -74,14 +74,14 @@ def test_an_evaluation_that_fails_loses_nothing(tmp_path, step, error):
     with pytest.raises(
         EvaluationFailed, match=f"evaluation after step {step} failed.*saved in .*{step:010d}"
     ) as caught:
-        train(ProbeProblem(judge=Broken(step, error)), steps=40, run_dir=run_dir, **OPTIONS | every)
+        train(ProbeProblem(judged=Broken(step, error)), steps=40, run_dir=run_dir, **OPTIONS | every)
     assert str(error) in str(caught.value) and "\n" not in str(caught.value)
     assert describe(caught.value)[1] == 1 and int(caught.value.run.state.step) == step
     assert checkpoint.steps(run_dir)[-1] == step
     assert json.loads((run_dir / "summary.json").read_text())["status"] == "failed"
     # It fails again as long as it is not mended, and then goes on as if nothing had been.
     with pytest.raises(EvaluationFailed, match=f"evaluation after step {step} failed"):
-        resume(run_dir, ProbeProblem(judge=Broken(step, error)), progress=False)
+        resume(run_dir, ProbeProblem(judged=Broken(step, error)), progress=False)
     run = resume(run_dir, ProbeProblem(), progress=False)
     assert run.summary["total_variation"] == whole.summary["total_variation"]
     assert timeless(run_dir) == timeless(tmp_path / "whole")
@@ -89,7 +89,7 @@ def test_an_evaluation_that_fails_loses_nothing(tmp_path, step, error):
 
 def test_an_evaluation_that_fails_without_a_run_dir_gives_what_was_trained():
     with pytest.raises(EvaluationFailed, match="nothing was saved, because run_dir is None") as caught:
-        train(ProbeProblem(judge=Broken(20, ValueError("odd"))), steps=20, progress=False)
+        train(ProbeProblem(judged=Broken(20, ValueError("odd"))), steps=20, progress=False)
     assert int(caught.value.run.state.step) == 20
 
 
@@ -222,7 +222,7 @@ def test_a_kill_at_any_write_changes_nothing(tmp_path, part):
 def test_a_stopped_run_is_finished_where_it_is(tmp_path):
     """Asked for no more steps than there are, a run that was only stopped becomes a finished one."""
     with pytest.raises(EvaluationFailed):
-        train(ProbeProblem(judge=Broken(10, ValueError())), steps=40, run_dir=tmp_path / "run", **OPTIONS)
+        train(ProbeProblem(judged=Broken(10, ValueError())), steps=40, run_dir=tmp_path / "run", **OPTIONS)
     train(ProbeProblem(), steps=10, run_dir=tmp_path / "whole", **OPTIONS)
     resume(tmp_path / "run", ProbeProblem(), steps=10, progress=False)
     assert_same_end(tmp_path / "run", tmp_path / "whole")
@@ -294,7 +294,7 @@ def test_a_log_that_goes_away_is_written_anew(tmp_path, capsys):
             (tmp_path / "run" / "metrics.jsonl").unlink()
 
     train(ProbeProblem(), steps=40, run_dir=tmp_path / "whole", **OPTIONS)
-    run = train(ProbeProblem(judge=remove), steps=40, run_dir=tmp_path / "run", **OPTIONS | {"progress": None})
+    run = train(ProbeProblem(judged=remove), steps=40, run_dir=tmp_path / "run", **OPTIONS | {"progress": None})
     assert timeless(tmp_path / "run") == timeless(tmp_path / "whole")
     assert "is written anew" in run.summary["notes"][0] and "is written anew" in capsys.readouterr().err
 
