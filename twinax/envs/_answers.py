@@ -50,6 +50,8 @@ def read(answer: Any, number: int, who: str, example: str) -> np.ndarray:
         answer = answer.numpy() if answer.is_complex() else answer.double().numpy()
     whom = f"{number} object{'s' if number > 1 else ''}{' such as' if number > 1 else ''} {example}"
     try:
+        if answer is None:
+            raise TypeError("nothing was returned")  # NumPy would make it nan
         values = np.asarray(answer)
         values = values if values.dtype.kind in "biufc" else values.astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -58,8 +60,8 @@ def read(answer: Any, number: int, who: str, example: str) -> np.ndarray:
         raise TwinaxError(f"{who} gave complex numbers for {whom}; it must give one real number for each")
     if values.shape not in ((number,), (number, 1)) and not (number == 1 and values.shape == ()):
         raise TwinaxError(
-            f"{who} gave the shape {values.shape} for {whom}; it must give one number for each, of shape ({number},) or "
-            f"({number}, 1)"
+            f"{who} gave the shape {values.shape} for {whom}; it must give one number for each, of shape "
+            f"({number},) or ({number}, 1)"
         )
     return values.reshape(number).astype(np.float64)
 
@@ -76,8 +78,8 @@ def log_rewards(values: np.ndarray, log: bool, who: str, text: Callable[[int], s
         return values
     if (bad := np.flatnonzero(values <= 0)).size:
         raise TwinaxError(
-            f"{who} gave R = {values[bad[0]]:g} for the object {text(int(bad[0]))}, and a reward must be above 0: if it "
-            "gives log R, say so with BlackBox(function, log=True); otherwise add a floor, such as max(R, 1e-3)"
+            f"{who} gave R = {values[bad[0]]:g} for the object {text(int(bad[0]))}, and a reward must be above 0: if "
+            "it gives log R, say so with BlackBox(function, log=True); otherwise add a floor, such as max(R, 1e-3)"
         )
     return np.log(values)
 

@@ -22,8 +22,8 @@ from twinax.types import Array, Float
 
 ALONE = 32
 """Objects that are asked for one by one to find the one at which a function fails."""
-AGAIN = 16
-"""Objects that are asked for a second time in a check."""
+AGAIN = 4
+"""Objects that are asked for a second time in a check, each in a call of its own."""
 
 
 @checked
@@ -153,8 +153,8 @@ class BlackBox:
         except Exception as error:  # nobody knows what a stranger's code raises
             said = (str(error).strip().splitlines() or [""])[0]
             raise TwinaxError(
-                f"{who} failed {self._where(objects, text)} ({type(error).__name__}{f': {said}' if said else ''}); it is "
-                f"given {_kinds(objects)}, and must answer for any number of objects"
+                f"{who} failed {self._where(objects, text)} ({type(error).__name__}{f': {said}' if said else ''}); it "
+                f"is given {_kinds(objects)}, and must answer for any number of objects"
             ) from error
         return log_rewards(read(answer, number, who, text(0)), self.log, who, text)
 
@@ -168,23 +168,19 @@ class BlackBox:
         return f"for the object {text(0)}" if number == 1 else f"for {number} objects, the first being {text(0)}"
 
     def check(self, env: Any, states: Any) -> None:
-        """Refuse a function that answers otherwise when some objects are asked for again, in another batch."""
+        """Refuse a function that answers otherwise when some objects are asked for again, each alone."""
         objects = jtu.tree_map(np.asarray, env.objects(states))
-        number = size_of(objects)
-        some = pick(objects, np.arange(min(-(-number // 2), AGAIN))[::-1])
-        first, again = self.log_rewards(env, objects)[: size_of(some)][::-1], self._asked_anew(env, some)
-        if (other := np.flatnonzero(~np.isclose(first, again, rtol=1e-5, atol=1e-5))).size:
-            row = int(other[0])
-            raise TwinaxError(
-                f"the reward {label_of(self.function)} gave log R = {first[row]:g} for the object "
-                f"{shortened(env.text(some, row))}, and {again[row]:g} when asked again in another batch; it must answer "
-                "alike at all times: take chance out of it, and anything that depends on the rest of the batch"
-            )
-
-    def _asked_anew(self, env: Any, objects: Any) -> np.ndarray:
-        rows = np.arange(size_of(objects))
+        rows = np.unique(np.linspace(0, size_of(objects) - 1, AGAIN).astype(int))
+        first = self.log_rewards(env, objects)[rows]
         with self._lock:
-            return np.concatenate([self._ask(env, pick(objects, rows[part])) for part in self._pieces(len(rows))])
+            again = np.array([self._ask(env, pick(objects, rows[k : k + 1]))[0] for k in range(len(rows))])
+        if (other := np.flatnonzero(~np.isclose(first, again, rtol=1e-5, atol=1e-5))).size:
+            k = int(other[0])
+            raise TwinaxError(
+                f"the reward {label_of(self.function)} gave log R = {first[k]:g} for the object "
+                f"{shortened(env.text(objects, int(rows[k])))}, and {again[k]:g} when asked for it again, alone; it "
+                "must always answer alike: take chance out of it, and what depends on the rest of the batch"
+            )
 
 
 def _kinds(objects: Any) -> str:

@@ -78,8 +78,8 @@ class Environment(ABC):
         reward = getattr(self, "reward", None)
         if reward is None:
             raise TwinaxError(
-                f"{type(self).__name__} has no reward: give the world a field `reward`, write its log_reward, or name a "
-                "reward with gflownet.problem(env, reward=...)"
+                f"{type(self).__name__} has no reward: give the world a field `reward`, write its log_reward, or name "
+                "a reward with gflownet.problem(env, reward=...)"
             )
         return reward.log_reward(self, state)
 

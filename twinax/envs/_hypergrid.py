@@ -38,7 +38,7 @@ class Hypergrid(Environment):
     side: int = 20
     """Cells along each coordinate."""
     reward: Any = GridReward()
-    """What a cell pays: `GridReward`, `Uniform`, `Corners`, a `BlackBox`, or any record with `log_reward(env, state)`."""
+    """What a cell pays: `GridReward`, `Uniform`, `Corners`, any function of cells, or a record of one's own."""
 
     def __post_init__(self):
         object.__setattr__(self, "reward", as_reward(self.reward))

@@ -30,8 +30,8 @@ def as_reward(reward: Any) -> Any:
     if callable(getattr(reward, "predict", None)):
         raise TwinaxError(f"the reward is a {kind}, which cannot be called; give its method instead: model.predict")
     raise TwinaxError(
-        f"the reward is {'None' if reward is None else f'a {kind}'}, which cannot be called; give a function of a batch "
-        "of objects, a torch.nn.Module, or a record with log_reward(env, state)"
+        f"the reward is {'None' if reward is None else f'a {kind}'}, which cannot be called; give a function of a "
+        "batch of objects, a torch.nn.Module, or a record with log_reward(env, state)"
     )
 
 

@@ -84,6 +84,7 @@ def without_done(state: Any) -> Any:
 
 def show(states: Any, row: int) -> str:
     """One state, or object, of a batch in one line, for people."""
-    one = jtu.tree_map(lambda x: np.asarray(x)[row].tolist(), states)
-    named = fields_of(one)
-    return str(one) if named is None else ", ".join(f"{name}={value}" for name, value in named.items())
+    named = fields_of(states)
+    if named is not None:
+        return ", ".join(f"{name}={show(value, row)}" for name, value in named.items())
+    return str(jtu.tree_map(lambda x: np.asarray(x)[row].tolist(), states))

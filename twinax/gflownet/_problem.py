@@ -209,6 +209,7 @@ class GFlowNet(Problem):
         return ops.mean(estimates)
 
     def evaluate(self, measured: Mapping[str, Any]) -> Metrics:
+        self.env.watch()
         graph = self.graph
         objects = _metrics.stored(Samples(measured["objects"], measured["added"], measured["modes"]))
         metrics: Metrics = {
@@ -236,6 +237,9 @@ class GFlowNet(Problem):
                 metrics[f"picture/{name}"] = picture
         return metrics
 
+    def watch(self, logs: Mapping[str, np.ndarray]) -> None:
+        self.env.watch()
+
     def describe(self) -> dict[str, Any]:
         facts = {"environment": repr(self.env), "objective": self.objective, "batch_size": self.batch_size}
         # Told before the first step, so a large world is not walked through for it.
@@ -249,6 +253,7 @@ def problem(
     env: Environment,
     objective: str = "trajectory_balance",
     *,
+    reward: Any = None,
     batch_size: int = 16,
     policy: PolicyOptions | None = None,
     exploration: Exploration | None = None,
@@ -260,12 +265,15 @@ def problem(
 ) -> GFlowNet:
     """A GFlowNet on an environment.
 
+    A `reward` takes the place of the environment's own: a record with `log_reward(env, state)`, or any callable (a
+    function, a `torch.nn.Module`, a model's `predict`) that gives one number for each object; see `tx.envs.BlackBox`.
+
     >>> from twinax.envs import Hypergrid
     >>> problem(Hypergrid(dim=2, side=8), "detailed_balance").objective
     'detailed_balance'
     """
     return GFlowNet(
-        env=env,
+        env=env if reward is None else env.with_reward(reward),
         objective=objective,
         batch_size=batch_size,
         policy=policy or PolicyOptions(),
