@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import jax.tree_util as jtu
 import numpy as np
 import pytest
 
@@ -20,7 +21,6 @@ MODES = ("torch", "hybrid", "jax")
 BANDS = tx.envs.GridReward(0.1, 0.5, 2.0)
 GRID = tx.envs.Hypergrid(dim=2, side=4, reward=BANDS)
 OPTIONS = {"steps": 6, "evaluate_every": 6, "chunk": 3, "log_every": 1, "progress": False}
-UNJUDGED = OPTIONS | {"evaluate_every": 0}
 # JAX keeps no compiled program that calls the host, so each test compiles its own.
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -65,20 +65,57 @@ def test_equal_rewards_make_equal_runs(objective, mode):
         np.testing.assert_allclose(numbers(found)[name], values, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
-def test_several_seeds_are_the_runs_of_each():
-    together = tx.train(small(bands), mode="jax", seeds=2, seed=3, **UNJUDGED)
-    alone = tx.train(small(bands), mode="jax", seed=4, **UNJUDGED)
-    for name, leaf in tree.named_leaves(alone.state.networks).items():
-        np.testing.assert_array_equal(tree.named_leaves(together.state.networks)[name][1], leaf)
+class Moody:
+    """The grid's reward, until it is told to fail."""
+
+    failing = False
+
+    def __call__(self, cells):
+        if self.failing:
+            raise OSError("the server is gone")
+        return bands(cells)
 
 
-@pytest.mark.parametrize("mode", ["torch", "jax"])
-def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, mode):
-    whole = tx.train(small(bands), mode=mode, **UNJUDGED)
-    tx.train(small(bands), mode=mode, run_dir=tmp_path / "run", **UNJUDGED | {"steps": 4})
-    resumed = tx.resume(tmp_path / "run", small(bands), steps=6, progress=False)
-    for name, leaf in tree.named_leaves(whole.state).items():
-        np.testing.assert_array_equal(tree.named_leaves(resumed.state)[name], leaf, err_msg=name)
+@pytest.fixture(scope="module")
+def compiled():
+    """An engine of jax mode for several tests, and its reward."""
+    box = tx.envs.BlackBox(Moody())
+    return make_engine("jax", small(box), chunk=3), box
+
+
+def test_a_run_that_goes_on_without_what_was_remembered_is_the_uninterrupted_one(compiled):
+    engine, box = compiled
+    engine.start(0)
+    engine.run(6)
+    whole = engine.state()
+    engine.start(0)
+    engine.run(4)
+    state = engine.state()
+    box._known.clear()  # as in another process
+    engine.load(state)
+    engine.run(2)
+    same(engine.state(), whole)
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
+    whole = tx.train(small(bands), mode="torch", **OPTIONS)
+    tx.train(small(bands), mode="torch", run_dir=tmp_path / "run", **OPTIONS | {"steps": 4})
+    same(tx.resume(tmp_path / "run", small(bands), steps=6, progress=False).state, whole.state)
+
+
+def same(one, other):
+    for name, leaf in tree.named_leaves(other).items():
+        np.testing.assert_array_equal(tree.named_leaves(one)[name], leaf, err_msg=name)
+
+
+def test_several_seeds_are_the_runs_of_each(compiled):
+    engine, _ = compiled
+    engine.start(4)
+    engine.run(3)
+    together = make_engine("jax", small(bands), chunk=3, seeds=2)
+    together.start(3)
+    together.run(3)
+    same(jtu.tree_map(lambda x: x[1], together.state()), engine.state())
 
 
 def test_a_module_is_learned_to_its_exact_distribution():
@@ -106,30 +143,22 @@ def test_a_module_is_learned_to_its_exact_distribution():
     assert before > 0.1 and engine.evaluate()["total_variation"] < 0.02
 
 
-class Moody:
-    """Answers until it is told to fail."""
-
-    failing = False
-
-    def __call__(self, cells):
-        if self.failing:
-            raise OSError("the server is gone")
-        return bands(cells)
-
-
-@pytest.mark.parametrize(("mode", "seeds"), [("torch", 1), ("hybrid", 1), ("jax", 1), ("jax", 2)])
-def test_what_fails_in_the_middle_of_a_run_is_one_sentence(mode, seeds):
-    moody = Moody()
-    engine = make_engine(mode, small(tx.envs.BlackBox(moody, cache=0)), chunk=3, seeds=seeds)
+@pytest.mark.parametrize("mode", MODES)
+def test_what_fails_in_the_middle_of_a_run_is_one_sentence(mode, compiled):
+    engine, box = compiled if mode == "jax" else (None, tx.envs.BlackBox(Moody()))
+    engine = engine or make_engine(mode, small(box), chunk=3)
     engine.start(0)
     engine.run(3)
     sentence = r"the reward Moody failed for .*\[\d, \d\] \(OSError: the server is gone\); it is given int32"
-    moody.failing = True
-    with pytest.raises(TwinaxError, match=sentence) as error:
-        engine.run(3)
-    assert isinstance(error.value.__cause__, OSError)
-    with pytest.raises(TwinaxError, match=sentence):
-        engine.evaluate()
+    box.function.failing = True
+    try:
+        for what in (lambda: engine.run(3), engine.evaluate):
+            box._known.clear()
+            with pytest.raises(TwinaxError, match=sentence) as error:
+                what()
+            assert isinstance(error.value.__cause__, OSError)
+    finally:
+        box.function.failing = False
 
 
 @pytest.mark.parametrize("mode", MODES)
