@@ -16,7 +16,7 @@ def slope(cells):
 
 
 @pytest.mark.parametrize("objective", ["trajectory_balance", "forward_looking"])
-def test_the_modes_agree_on_a_black_box(objective):
+def test_the_modes_agree_on_a_black_box(objective, quick_compilation):
     made = problem(
         Hypergrid(dim=2, side=4),
         objective,
