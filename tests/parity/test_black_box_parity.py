@@ -15,8 +15,9 @@ def slope(cells):
     return np.exp(0.3 * cells[:, 0] - 0.2 * cells[:, 1] ** 2)
 
 
-@pytest.mark.parametrize("objective", ["trajectory_balance", "forward_looking"])
-def test_the_modes_agree_on_a_black_box(objective, quick_compilation):
+# The one that asks for most: finished objects, and every state on the way from within the differentiated loss.
+@pytest.mark.parametrize("objective", [pytest.param("trajectory_balance", marks=pytest.mark.slow), "forward_looking"])
+def test_the_modes_agree_on_a_black_box(objective):
     made = problem(
         Hypergrid(dim=2, side=4),
         objective,
