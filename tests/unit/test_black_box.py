@@ -344,7 +344,17 @@ class Powered:
         return self.beta * self.reward.log_reward(env, state)
 
 
-@pytest.mark.parametrize("wrap", [lambda box: box, lambda box: Powered(box, 2.0)])
+@dataclass(frozen=True)
+class Product:
+    """A reward made of several."""
+
+    factors: tuple[BlackBox, ...]
+
+    def log_reward(self, env, state):
+        return sum(one.log_reward(env, state) for one in self.factors)
+
+
+@pytest.mark.parametrize("wrap", [lambda box: box, lambda box: Powered(box, 2.0), lambda box: Product((box, box))])
 def test_what_goes_wrong_within_jax_is_said_by_watch(wrap):
     import jax
 

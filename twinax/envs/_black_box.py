@@ -105,7 +105,9 @@ class BlackBox:
     def watch(self) -> None:
         """Raise what went wrong within a JAX program."""
         if self._failed:
-            raise self._failed.pop()
+            first = self._failed[0]
+            self._failed.clear()  # threads of several seeds may have failed at the same time
+            raise first
 
     def log_rewards(self, env: Any, objects: Any) -> np.ndarray:
         """log R of NumPy objects in float64; only those are asked for that are not known, and each of them once."""
@@ -195,6 +197,6 @@ def black_boxes(thing: Any) -> Iterator[BlackBox]:
     elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         for entry in dataclasses.fields(thing):
             yield from black_boxes(getattr(thing, entry.name, None))
-    elif isinstance(thing, tuple):
+    elif isinstance(thing, tuple) and thing and dataclasses.is_dataclass(thing[0]):  # others may be long tables
         for one in thing:
             yield from black_boxes(one)
