@@ -86,7 +86,7 @@ WRONG_SETTINGS = {
     "optimizer.weight_decay=0.1": "needs name=adamw",
     "exploration.epsilon=1.5": "between 0 and 1",
     "objective=subtb objective.normalise=each": "unknown way to normalise subtrajectory_balance 'each'",
-    "objective=tb objective.decay=0.5": "trajectory_balance does not read it",
+    "objective=tb objective.decay=0.5": "'objective.decay' belongs to objective=subtrajectory_balance",
     "objective=vargrad trainer.batch_size=1": "make it at least 2",
     "exploration.temperature=0": "exploration.temperature is 0.0; it must be between 1e-06",
     "objective=subtb objective.decay=0": "decay",

@@ -111,4 +111,4 @@ def test_every_objective_takes_a_batch_with_what_it_needs():
             log_pf=grid, log_pb=2 * grid, log_reward=np.zeros(3, np.float32), valid=np.ones((2, 3), bool), log_z=1.0,
             objective=name, **grids,
         )  # fmt: skip
-        assert np.isfinite(float(known.function(scores)[0])), name
+        assert np.isfinite(float(known()(scores)[0])), name

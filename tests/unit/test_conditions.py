@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from twinax import Terms, ops, parity, runs
+from twinax import ops, parity, runs
 from twinax.envs import Corners, GridState, Hypergrid, check_env
 from twinax.envs._check import QUICK_LIMIT
 from twinax.errors import TwinaxError
@@ -110,17 +110,17 @@ def test_a_check_is_made_once_for_each_world(monkeypatch):
     real = _conditions.inspect_env
     monkeypatch.setattr(_conditions, "inspect_env", lambda *a, **k: calls.append(1) or real(*a, **k))
     for name in ("tb", "db", "subtb"):
-        problem(Hypergrid(3, 5), name, **SMALL).check("jax")
+        problem(Hypergrid(3, 5), name, **SMALL).prove.check("jax")
     assert len(calls) == 1
 
 
 def test_each_mode_runs_the_rules_in_its_frameworks():
-    problem(OtherInTorch(2, 4), **SMALL).check("jax")
+    problem(OtherInTorch(2, 4), **SMALL).prove.check("jax")
     for mode in ("torch", "hybrid"):
         with pytest.raises(TwinaxError, match="log_reward is not the same in torch as in numpy"):
             problem(OtherInTorch(2, 4), **SMALL).check(mode)
     with pytest.raises(TwinaxError, match=r"do not run under jax\.jit"):
-        problem(NumpyInside(2, 4), **SMALL).check("jax")
+        problem(NumpyInside(2, 4), **SMALL).prove.check("jax")
 
 
 # What an environment is made of
@@ -211,46 +211,42 @@ def test_what_is_no_environment_is_refused():
 @pytest.mark.parametrize("env", [NoWayOut(2, 4), NoWayOut(4, 20)], ids=["enumerated", "walked"])
 def test_modified_detailed_balance_needs_that_every_state_can_stop(env):
     check_env(env, quick=True)  # the world is sound
-    problem(env, "detailed_balance", **SMALL).check("jax")
+    problem(env, "detailed_balance", **SMALL).prove.check("jax")
     words = r"modified_detailed_balance .* NoWayOut\(dim=.* state position=\[1, .* cannot stop; use detailed_balance"
     with pytest.raises(TwinaxError, match=words):
-        problem(env, "modified_detailed_balance", **SMALL).check("jax")
+        problem(env, "modified_detailed_balance", **SMALL).prove.check("jax")
     with pytest.raises(TwinaxError, match=words):
         runs.train(problem(env, "mdb", **SMALL), mode="torch", steps=1)
 
 
 def test_objectives_that_read_rewards_of_unfinished_states_need_them():
-    problem(PaidAtTheEnd(3), "trajectory_balance", **SMALL).check("jax")
+    problem(PaidAtTheEnd(3), "trajectory_balance", **SMALL).prove.check("jax")
     words = r"forward_looking reads the reward of .*PaidAtTheEnd.* bits=\[-1, .* is -inf; use detailed_balance"
     with pytest.raises(TwinaxError, match=words):
-        problem(PaidAtTheEnd(3), "forward_looking", **SMALL).check("jax")
+        problem(PaidAtTheEnd(3), "forward_looking", **SMALL).prove.check("jax")
 
 
 def test_modified_detailed_balance_needs_the_reward_that_is_paid_for_stopping():
     # F(s) = R(s) / P_F(stop | s) holds for the reward of the object, wherever it is read.
-    problem(PaidForStopping(2, 4), "forward_looking", **SMALL).check("jax")
+    problem(PaidForStopping(2, 4), "forward_looking", **SMALL).prove.check("jax")
     words = r"modified_detailed_balance .* log-reward .* PaidForStopping.* position=\[0, 0\].* once stopped"
     with pytest.raises(TwinaxError, match=words):
-        problem(PaidForStopping(2, 4), "modified_detailed_balance", **SMALL).check("jax")
+        problem(PaidForStopping(2, 4), "modified_detailed_balance", **SMALL).prove.check("jax")
 
 
 def test_conditions_go_by_what_is_needed_and_not_by_a_name():
-    def mine(s):
-        return ops.mean(ops.square(s.log_pf_stop)), Terms()
+    class Mine(objectives.TrajectoryBalance):
+        needs = frozenset({"log_pf_stop"})
 
-    objectives.register("mine", mine, needs={"log_pf_stop"})
-    try:
-        with pytest.raises(TwinaxError, match="mine divides by"):
-            problem(NoWayOut(2, 4), "mine", **SMALL).check("jax")
-    finally:
-        objectives.OBJECTIVES.pop("mine")
+    with pytest.raises(TwinaxError, match="Mine divides by"):
+        problem(NoWayOut(2, 4), Mine(), **SMALL).prove.check("jax")
 
 
 @pytest.mark.parametrize("env", [Hypergrid(2, 4), BitStrings(3), LeftToRight(3), TableWorld(DIAMOND, (4, 5), 3)])
 def test_sound_worlds_are_accepted_for_every_objective(env):
     for name in objectives.OBJECTIVES:
         if env.stops or name != "modified_detailed_balance":
-            problem(env, name, **SMALL).check("jax")
+            problem(env, name, **SMALL).prove.check("jax")
 
 
 def test_a_variance_needs_two_trajectories():
@@ -261,6 +257,6 @@ def test_a_variance_needs_two_trajectories():
 
 def test_numbers_whose_squares_are_no_float32_are_refused():
     with pytest.raises(TwinaxError, match=r"the log-reward is beyond 1e\+15; its square is no float32 .*position"):
-        problem(Hypergrid(2, 4, Corners(sigma=1e-40)), **SMALL).check("jax")
+        problem(Hypergrid(2, 4, Corners(sigma=1e-40)), **SMALL).prove.check("jax")
     with pytest.raises(TwinaxError, match="the initial log Z is .*; every entry must be finite, and below"):
         problem(Hypergrid(2, 4), log_z=(1e39,), **SMALL)

@@ -110,12 +110,10 @@ def test_differs_sees_words_and_numbers():
 @pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_python_blocks_run_and_print_what_is_shown(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from twinax.gflownet import objectives
 
     listed = blocks(page)
     assert {block.kind for block in listed} <= set(KINDS), f"{page.name} has a block of an unknown kind"
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(objectives, "OBJECTIVES", dict(objectives.OBJECTIVES))  # a page may add one of its own
     module = types.ModuleType(f"docs_{page.stem}")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # where dataclasses look for their names
     smaller = dict(SMALLER.get(page.name, {}))

@@ -20,6 +20,7 @@ from twinax.errors import TwinaxError, UnknownName
 from twinax.gflownet import Networks, backward_rollout, forward_rollout, objectives, problem, score
 from twinax.gflownet._scores import num_rows
 from twinax.gflownet.objectives import OBJECTIVES, log_z_estimates, objective
+from twinax.problem import Terms
 
 sys.path.insert(0, str(Path(__file__).parent))
 from slow_scores import slow_scores
@@ -157,7 +158,7 @@ def test_objectives_are_those_of_slow_loops(world, kind):
     for name in names_for(env):
         slow = globals()[f"slow_{name}"]
         wanted = slow(entries, env.stops) if name == "flow_matching" else slow(entries)
-        loss, terms = OBJECTIVES[name].function(scores_of(world, kind))
+        loss, terms = OBJECTIVES[name]()(scores_of(world, kind))
         assert loss == pytest.approx(wanted, rel=1e-6), name
         assert np.shape(loss) == () and all(np.shape(term) == () for term in terms.log().values())
 
@@ -216,7 +217,7 @@ def test_terms_make_up_the_loss():
     for world, env in WORLDS.items():
         s = scores_of(world)
         for name in ("detailed_balance", "forward_looking", "flow_matching"):
-            loss, terms = OBJECTIVES[name].function(s)
+            loss, terms = OBJECTIVES[name]()(s)
             assert set(terms.parts) == {"terminal_loss", "inner_loss"} and not terms.shown
             assert loss == pytest.approx(sum(terms.parts.values()), rel=1e-12), (env, name)
 
@@ -233,7 +234,7 @@ def test_losses_and_gradients_are_equal_in_every_framework(world, double_precisi
     def losses(tables, batch, size=None):
         networks = Networks(type(policy)(*tables[:3], ops.like(policy.place, tables[0]), policy.base), tables[3])
         s = score(env, networks, batch, "learned", NEEDS, size)
-        found = [OBJECTIVES[name].function(s)[0] for name in names_for(env)]
+        found = [OBJECTIVES[name]()(s)[0] for name in names_for(env)]
         found += [objectives.subtrajectory_balance(s, decay, "trajectory")[0] for decay in (0.7, 1.4)]
         found += [objectives.flow_matching(s, way)[0] for way in ("trajectory", "separate")]
         return ops.stack(found)
@@ -362,7 +363,7 @@ def test_every_residual_is_zero_at_the_exact_solution(world, kind):
             networks = solved.get(name, solved[""])
             needs = OBJECTIVES[name].needs
             s = score(env, networks, batch, kind, needs)
-            loss, terms = OBJECTIVES[name].function(s)
+            loss, terms = OBJECTIVES[name]()(s)
             assert loss < 1e-10, name
             assert all(part < 1e-10 for part in terms.parts.values())
         for decay in (0.1, 3.0):
@@ -393,7 +394,7 @@ def test_every_residual_sees_a_wrong_flow(world):
             policy.base,
         )
         for batch in two_ways(env, networks):
-            loss, _ = OBJECTIVES[name].function(
+            loss, _ = OBJECTIVES[name]()(
                 score(env, Networks(off, networks.log_z), batch, "learned", NEEDS - no_z(networks))
             )
             assert loss > 1e-3, name
@@ -418,9 +419,9 @@ def test_unknown_objectives_list_the_known_ones():
 
 def test_aliases_name_objectives():
     for alias, name in objectives.ALIASES.items():
-        assert objective(alias) is OBJECTIVES[name]
+        assert objective(alias) == OBJECTIVES[name]()
         assert alias not in OBJECTIVES
-    assert problem(WORLDS["grid"], "db").objective == "detailed_balance"
+    assert problem(WORLDS["grid"], "db").objective.name == "detailed_balance"
 
 
 def test_needs_are_fields_of_scores():
@@ -432,28 +433,48 @@ def test_needs_are_fields_of_scores():
 @pytest.mark.parametrize("decay", [0.0, -1.0, math.inf, math.nan])
 def test_bad_decays(decay):
     with pytest.raises(TwinaxError, match="must be above 0 and finite"):
-        problem(WORLDS["grid"], "subtb", decay=decay)
+        objectives.SubtrajectoryBalance(decay=decay)
 
 
-def test_options_that_an_objective_does_not_read():
-    with pytest.raises(TwinaxError, match="decay=0.5 is an option of subtrajectory_balance; detailed_balance does not"):
-        problem(WORLDS["grid"], "db", decay=0.5)
-    with pytest.raises(TwinaxError, match="normalise=trajectory is no option of trajectory_balance.*; subtrajectory_"):
-        problem(WORLDS["grid"], "tb", normalise="trajectory")
+def test_options_that_an_objective_does_not_have():
     with pytest.raises(UnknownName, match="unknown way to normalise subtrajectory_balance 'separate'; known: batch"):
-        problem(WORLDS["grid"], "subtb", normalise="separate")
-    with pytest.raises(TwinaxError, match="normalise=x is no option of detailed_balance, whose mean is over"):
-        problem(WORLDS["grid"], "db", normalise="x")
-    assert problem(WORLDS["grid"], "fm", normalise="separate").normalise == "separate"
+        objectives.SubtrajectoryBalance(normalise="separate")
+    with pytest.raises(UnknownName, match="unknown way to normalise flow_matching 'x'; known: batch, separate"):
+        objectives.FlowMatching(normalise="x")
+    with pytest.raises(TwinaxError, match="SubtrajectoryBalance has no argument 'lambda_'; it takes"):
+        objectives.SubtrajectoryBalance(lambda_=0.5)
+    with pytest.raises(TwinaxError, match="the decay .* must be a number|decay is 'half'"):
+        objectives.SubtrajectoryBalance(decay="half")
+
+
+def test_an_objective_of_ones_own_is_given_as_it_is():
+    @dataclasses.dataclass(frozen=True)
+    class Twice(objectives.DetailedBalance):
+        factor: float = 2.0
+
+        def __call__(self, s):
+            loss, terms = super().__call__(s)
+            return self.factor * loss, Terms({name: self.factor * part for name, part in terms.parts.items()})
+
+    batch, networks = trajectories_of("grid"), Networks(random_policy(WORLDS["grid"]), None)
+    plain, own = problem(WORLDS["grid"], "db"), problem(WORLDS["grid"], Twice(3.0))
+    assert own.objective.name == "Twice" and own.present.describe()["objective"] == "Twice"
+    assert own.loss(networks, batch)[0] == pytest.approx(3 * plain.loss(networks, batch)[0], rel=1e-9)
+
+    class Wrong(Twice):
+        needs = frozenset({"log_flows"})
+
+    with pytest.raises(UnknownName, match="unknown field of Scores 'log_flows'.* Did you mean 'log_flow'"):
+        problem(WORLDS["grid"], Wrong())
 
 
 def test_the_loss_of_a_problem_is_normalised_as_it_says():
     batch = trajectories_of("grid")
     networks = Networks(random_policy(WORLDS["grid"]), None)
     for name, way in (("subtb", "trajectory"), ("fm", "trajectory"), ("fm", "separate")):
-        subject = problem(WORLDS["grid"], name, normalise=way)
-        loss, _ = subject.loss(networks, batch)
-        wanted = OBJECTIVES[subject.objective].function(scores_of("grid"), normalise=way)[0]
+        chosen = dataclasses.replace(objective(name), normalise=way)
+        loss, _ = problem(WORLDS["grid"], chosen).loss(networks, batch)
+        wanted = chosen(scores_of("grid"))[0]
         assert loss == pytest.approx(wanted, rel=1e-6)
         assert loss != pytest.approx(problem(WORLDS["grid"], name).loss(networks, batch)[0], rel=1e-3)
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def mirror(options: type, leave_out: Iterable[str] = (), **extra: Any) -> type:
+def mirror(options: type, base: type = object, leave_out: Iterable[str] = (), **extra: Any) -> type:
     """A section with the fields and defaults of a frozen options dataclass; tuples become lists.
 
-    `extra` adds fields by their default, such as the `name` of a choice.
+    `base` is a section whose fields come first; `extra` adds fields by their default, such as the `name` of a choice.
 
     >>> from twinax.envs import Uniform
     >>> mirror(Uniform, name="uniform")()
@@ -29,7 +29,7 @@ def mirror(options: type, leave_out: Iterable[str] = (), **extra: Any) -> type:
             fields.append((field.name, kind, dataclasses.field(default_factory=lambda values=default: list(values))))
         else:
             fields.append((field.name, kind, field))
-    section = dataclasses.make_dataclass(f"{options.__name__}Section", fields)
+    section = dataclasses.make_dataclass(f"{options.__name__}Section", fields, bases=(base,))
     section.options = options
     section.__doc__ = options.__doc__
     return section

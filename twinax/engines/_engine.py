@@ -82,8 +82,8 @@ class Engine(ABC):
         for done in range(0, steps, self.chunk):
             before = self.step
             parts.append(self._run(min(self.chunk, steps - done)))
+            self.problem.compile.watch(parts[-1])  # first, since it may know why something is not finite
             _refuse_non_finite(parts[-1], before)
-            self.problem.compile.watch(parts[-1])
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     @abstractmethod

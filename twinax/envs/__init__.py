@@ -1,5 +1,6 @@
 """Worlds: their rules as arrays in, arrays out, for every framework."""
 
+from twinax.envs._black_box import BlackBox
 from twinax.envs._brax_checks import check_brax_env
 from twinax.envs._brax_world import BraxWorld
 from twinax.envs._check import EnvReport, check_env
@@ -26,6 +27,7 @@ __all__ = [
     "PROBES",
     "Acrobot",
     "Biped",
+    "BlackBox",
     "Box",
     "BraxWorld",
     "CartPole",

@@ -11,6 +11,7 @@ import numpy as np
 
 from twinax import ops
 from twinax.arguments import checked
+from twinax.envs._black_box import black_boxes
 from twinax.envs._broken_rule import fail, refuse
 from twinax.envs._check_frameworks import check_frameworks
 from twinax.envs._check_structure import check_structure
@@ -44,6 +45,8 @@ HIGHEST = 1e15
 """A log-reward of this size has a square, and a batch of squares a sum, that a float32 holds."""
 QUICK_LIMIT = 1000
 """States that a quick check enumerates at most."""
+QUICK_ASKED = 32
+"""Objects whose rewards a quick check asks a `BlackBox` for: each may take a second."""
 QUICK_WALKS, QUICK_STATES = 16, 128
 """Walks of a quick check through worlds that have more, and states of those walks that rules are checked on."""
 
@@ -96,9 +99,14 @@ def inspect_env(
     else:
         longest = _check_graph(env, states, row, action, target)
         walk_back(env, pick(states, rng.permutation(size_of(states))[:2048]), rng)
-    _check_values(env, states)
-    some = np.sort(rng.permutation(len(row))[:128])
-    same = check_frameworks(env, pick(states, row[some]), action[some], frameworks, traced=quick)
+    finished = np.flatnonzero(_finished(env, states))
+    if quick and any(black_boxes(env)):
+        finished = np.sort(rng.permutation(finished)[:QUICK_ASKED])
+    objects = pick(states, finished)
+    _check_values(env, objects)
+    some, few = np.sort(rng.permutation(len(row))[:128]), np.sort(rng.permutation(len(finished))[:128])
+    edges = pick(states, row[some]), action[some]
+    same = check_frameworks(env, *edges, pick(objects, few), frameworks, traced=quick)
     done = int(np.asarray(states.done).sum())
     return EnvReport(target is not None, size_of(states), done, len(row), longest, same), met
 
@@ -124,11 +132,6 @@ def _check_shapes(env: Environment, states: Any) -> None:
         mask = np.asarray(function(states))
         if mask.shape != (number, actions) or mask.dtype != bool:
             raise TwinaxError(f"{name} gives {mask.dtype}{mask.shape}, but it must be bool{(number, actions)}")
-    reward = np.asarray(env.log_reward(states))
-    if reward.shape != (number,):
-        raise TwinaxError(f"log_reward gives the shape {reward.shape} for {number} states; it must be ({number},)")
-    if reward.dtype.kind != "f":
-        raise TwinaxError(f"log_reward gives {reward.dtype}; it must be floats, such as float32")
     seen = env.observe(states)
     if isinstance(seen, KHot):
         bad = ((seen.indices < 0) | (seen.indices >= seen.size)).any(-1)
@@ -250,13 +253,22 @@ def _check_path_counts(states, level, row, target, rest, undo, ratio) -> None:
     refuse(bad, pick(states, target[rest]), "log_paths_ratio disagrees with the counted paths to a parent", undo)
 
 
-def _check_values(env: Environment, states: Any) -> None:
-    """Rewards and modes of done states and of those that could stop."""
-    complete = np.asarray(states.done) | (env.forward_mask(states)[:, -1] & env.stops)
-    objects = pick(states, np.flatnonzero(complete))
-    reward = np.asarray(env.log_reward(objects))
+def _finished(env: Environment, states: Any) -> np.ndarray:
+    """Which states stand for an object: done ones, and those that could stop. Only these need to have a reward."""
+    return np.asarray(states.done) | (np.asarray(env.forward_mask(states))[:, -1] & env.stops)
+
+
+def _check_values(env: Environment, objects: Any) -> None:
+    """Rewards and modes of finished states."""
+    number, reward = size_of(objects), np.asarray(env.log_reward(objects))
+    if reward.shape != (number,):
+        raise TwinaxError(f"log_reward gives the shape {reward.shape} for {number} states; it must be ({number},)")
+    if reward.dtype.kind != "f":
+        raise TwinaxError(f"log_reward gives {reward.dtype}; it must be floats, such as float32")
     refuse(~np.isfinite(reward), objects, "the log-reward is not finite; rewards must be finite and above 0")
     refuse(np.abs(reward) > HIGHEST, objects, f"the log-reward is beyond {HIGHEST:g}; its square is no float32")
+    for box in black_boxes(env):
+        box.check(env, objects)
     if env.num_modes:
         mode = np.asarray(env.mode(objects))
         refuse((mode < -1) | (mode >= env.num_modes), objects, f"mode gives a number outside -1..{env.num_modes - 1}")

@@ -17,16 +17,17 @@ from twinax.networks import KHot
 
 
 def check_frameworks(
-    env: Environment, states: Any, action: np.ndarray, frameworks: Sequence[str], traced: bool
+    env: Environment, states: Any, action: np.ndarray, objects: Any, frameworks: Sequence[str], traced: bool
 ) -> tuple[str, ...]:
     """Every rule gives the same in NumPy, in JAX under jit and, where it is installed, in PyTorch.
 
+    `objects` are finished states, whose rewards are looked at.
     Where they are only `traced`, the rules need not be compiled, and JAX says no more than shapes and dtypes.
     """
     children = env.step(states, action)
     undo = np.clip(env.backward_action(children, action), 0, env.num_backward_actions - 1).astype(np.int32)
 
-    def rules(states, action, children, undo):
+    def rules(states, action, children, undo, objects):
         results = {
             "step": env.step(states, action),
             "backward_step": env.backward_step(children, undo),
@@ -34,7 +35,7 @@ def check_frameworks(
             "backward_mask": env.backward_mask(states),
             "backward_action": env.backward_action(children, action),
             "forward_action": env.forward_action(children, undo),
-            "log_reward": env.log_reward(children),
+            "log_reward": env.log_reward(objects),
             "log_paths_ratio": env.log_paths_ratio(states),
         }
         seen = env.observe(children)
@@ -43,7 +44,7 @@ def check_frameworks(
             results["mode"] = env.mode(children)
         return results
 
-    inputs = (states, action, children, undo)
+    inputs = (states, action, children, undo, objects)
     expected = rules(*inputs)
     same = ["numpy"]
     if "jax" in frameworks:
@@ -51,9 +52,10 @@ def check_frameworks(
 
         given = ops.like(inputs, jnp.zeros(()))
         results = _in_jax(rules, given, traced)
+        env.watch()
         _compare_kinds("jax", given[0], results, expected)
         if not traced:
-            _compare_values("jax", results, expected, states, action)
+            _compare_values("jax", results, expected, states, action, objects)
             same.append("jax")
     if "torch" in frameworks and importlib.util.find_spec("torch") is not None:
         import torch
@@ -61,7 +63,7 @@ def check_frameworks(
         given = ops.like(inputs, torch.zeros(()))
         results = rules(*given)
         _compare_kinds("torch", given[0], results, expected)
-        _compare_values("torch", results, expected, states, action)
+        _compare_values("torch", results, expected, states, action, objects)
         same.append("torch")
     return tuple(same)
 
@@ -90,10 +92,13 @@ def _compare_kinds(framework: str, given: Any, results: dict, expected: dict) ->
                 raise TwinaxError(f"{name} gives {kind} in {framework}, {b.dtype}{b.shape} in numpy")
 
 
-def _compare_values(framework: str, results: dict, expected: dict, states: Any, action: np.ndarray) -> None:
+def _compare_values(
+    framework: str, results: dict, expected: dict, states: Any, action: np.ndarray, objects: Any
+) -> None:
     for name, wanted in expected.items():
         for a, b in zip(jtu.tree_leaves(results[name]), jtu.tree_leaves(wanted), strict=True):
             a, b = np.asarray(a), np.asarray(b)
             same = np.isclose(a, b, rtol=1e-5, atol=1e-5, equal_nan=True) if a.dtype.kind == "f" else a == b
             rule = f"{name} is not the same in {framework} as in numpy"
-            refuse(~same.reshape(len(a), -1).all(1), states, rule, action)
+            given, by = (objects, None) if name == "log_reward" else (states, action)
+            refuse(~same.reshape(len(a), -1).all(1), given, rule, by)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from twinax.envs._state_rows import show, without_done
+from twinax.errors import TwinaxError
 from twinax.types import Array, Bool, Float, Int
 
 
@@ -67,9 +69,48 @@ class Environment(ABC):
     def observe(self, state: Any) -> Any:
         """What a network sees: a float array or a `KHot`."""
 
-    @abstractmethod
     def log_reward(self, state: Any) -> Float[Array, " batch"]:
-        """log R of the object that a state stands for, in the widest float the framework has on."""
+        """log R of the object that a state stands for, in the widest float the framework has on.
+
+        By default it is left to a reward that the world has as its field `reward`: a record with
+        `log_reward(env, state)`.
+        """
+        reward = getattr(self, "reward", None)
+        if reward is None:
+            raise TwinaxError(
+                f"{type(self).__name__} has no reward: give the world a field `reward`, write its log_reward, or name "
+                "a reward with gflownet.problem(env, reward=...)"
+            )
+        return reward.log_reward(self, state)
+
+    def objects(self, state: Any) -> Any:
+        """What a reward of somebody else sees of a batch of states: an array, or a tree of arrays, batch first.
+
+        By default everything but `done`: the array itself where there is just one, otherwise a dictionary by name.
+        """
+        return without_done(state)
+
+    def text(self, objects: Any, index: int) -> str:
+        """One object of a NumPy batch in human form, in one line; its numbers by default."""
+        return show(objects, index)
+
+    def with_reward(self, reward: Any) -> Environment:
+        """The same world, paying by another reward.
+
+        A record with `log_reward(env, state)` is taken as it is; any other callable (a function, a `torch.nn.Module`, a
+        model's `predict`) becomes a `BlackBox`.
+        """
+        # These import this file.
+        from twinax.envs._rewarded import with_reward
+
+        return with_reward(self, reward)
+
+    def watch(self) -> None:
+        """Raise, in a sentence, what a `BlackBox` could not say from within a JAX program; it then gave nan."""
+        from twinax.envs._black_box import black_boxes
+
+        for box in black_boxes(self):
+            box.watch()
 
     @property
     @abstractmethod

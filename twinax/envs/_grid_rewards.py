@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -56,16 +57,16 @@ class GridReward:
         band = ops.all((distance > 6 * span) & (distance < 8 * span), -1)
         return ops.cast(outer, "int32") + ops.cast(band, "int32")
 
-    def log_reward(self, position: Int[Array, "*batch dim"], side: int) -> Float[Array, "*batch"]:
-        """log R of each position."""
+    def log_reward(self, env: Any, state: Any) -> Float[Array, "*batch"]:
+        """log R of each position on the grid of a world."""
         levels = np.log([self.r0, self.r0 + self.r1, self.r0 + self.r1 + self.r2])
-        return ops.take(ops.like(levels, position), self.tiers(position, side))
+        return ops.take(ops.like(levels, state.position), self.tiers(state.position, env.side))
 
 
 @checked
 @dataclass(frozen=True)
 class Uniform:
-    """The same reward in every cell."""
+    """The same reward for every object, in any world."""
 
     value: float = 1.0
     """The reward."""
@@ -74,11 +75,9 @@ class Uniform:
         if not (math.isfinite(self.value) and self.value > 0):
             raise TwinaxError(f"the uniform reward is {self.value}; it must be finite and above 0")
 
-    def log_reward(self, position: Int[Array, "*batch dim"], side: int) -> Float[Array, "*batch"]:
+    def log_reward(self, env: Any, state: Any) -> Float[Array, "*batch"]:
         """log of the constant."""
-        table = np.full((side,), 0.0)
-        table[:] = math.log(self.value)
-        return ops.take(ops.like(table, position), position[..., 0])
+        return ops.like(np.full(tuple(state.done.shape), math.log(self.value)), state.done)
 
 
 @checked
@@ -98,8 +97,8 @@ class Corners:
         if not (math.isfinite(self.mu) and math.isfinite(self.sigma) and self.sigma > 0):
             raise TwinaxError(f"corners have mu={self.mu}, sigma={self.sigma}; both must be finite and sigma above 0")
 
-    def log_reward(self, position: Int[Array, "*batch dim"], side: int) -> Float[Array, "*batch"]:
+    def log_reward(self, env: Any, state: Any) -> Float[Array, "*batch"]:
         """log R of each position, summed over coordinates from a table."""
-        x = np.abs(np.linspace(-1.0, 1.0, side))
+        x = np.abs(np.linspace(-1.0, 1.0, env.side))
         table = -0.5 * (x - self.mu) ** 2 / self.sigma - 0.5 * math.log(2 * math.pi * self.sigma)
-        return ops.sum(ops.take(ops.like(table, position), position), -1)
+        return ops.sum(ops.take(ops.like(table, state.position), state.position), -1)

@@ -11,6 +11,7 @@ from twinax import ops
 from twinax.arguments import checked
 from twinax.envs._environment import Environment
 from twinax.envs._grid_rewards import GridReward
+from twinax.envs._rewarded import as_reward
 from twinax.errors import TwinaxError
 from twinax.networks import KHot
 from twinax.types import Array, Bool, Float, Int
@@ -37,9 +38,10 @@ class Hypergrid(Environment):
     side: int = 20
     """Cells along each coordinate."""
     reward: Any = GridReward()
-    """What a cell pays: `GridReward`, `Uniform` or `Corners`."""
+    """What a cell pays: `GridReward`, `Uniform`, `Corners`, any function of cells, or a record of one's own."""
 
     def __post_init__(self):
+        object.__setattr__(self, "reward", as_reward(self.reward))
         if self.dim < 1 or self.side < 2:
             raise TwinaxError(
                 f"a hypergrid has dim={self.dim}, side={self.side}; dim must be at least 1 and side at least 2"
@@ -96,8 +98,8 @@ class Hypergrid(Environment):
     def observation_size(self) -> int:
         return self.dim * self.side
 
-    def log_reward(self, state: GridState) -> Float[Array, " batch"]:
-        return self.reward.log_reward(state.position, self.side)
+    def objects(self, state: GridState) -> Int[Array, "batch dim"]:
+        return state.position
 
     def log_paths_ratio(self, state: GridState) -> Float[Array, "batch dim"]:
         # Paths to s: (sum s)! / prod s_i!, so those to the parent s - e_i are in proportion to s_i.

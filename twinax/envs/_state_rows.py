@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -60,9 +61,30 @@ def equal(a: Any, b: Any) -> np.ndarray:
     return (rows_of(a) == rows_of(b)).all(1)
 
 
+def fields_of(state: Any) -> dict[str, Any] | None:
+    """The parts of a named tuple, dataclass or dictionary by name; None for anything else."""
+    if isinstance(state, dict):
+        return state
+    if hasattr(state, "_asdict"):
+        return state._asdict()
+    if dataclasses.is_dataclass(state):
+        return {entry.name: getattr(state, entry.name) for entry in dataclasses.fields(state)}
+    return None
+
+
+def without_done(state: Any) -> Any:
+    """All of a state but `done`: what is left if it is one thing, otherwise a dictionary by name or a tuple."""
+    named = fields_of(state)
+    if named is None:
+        rest = tuple(leaf for leaf in jtu.tree_leaves(state) if leaf is not state.done)
+        return rest[0] if len(rest) == 1 else rest
+    named = {name: value for name, value in named.items() if name != "done"}
+    return next(iter(named.values())) if len(named) == 1 else named
+
+
 def show(states: Any, row: int) -> str:
-    """One state of a batch, for an error message."""
-    one = jtu.tree_map(lambda x: np.asarray(x)[row].tolist(), states)
-    if not hasattr(one, "_asdict"):
-        return str(one)
-    return ", ".join(f"{name}={value}" for name, value in one._asdict().items())
+    """One state, or object, of a batch in one line, for people."""
+    named = fields_of(states)
+    if named is not None:
+        return ", ".join(f"{name}={show(value, row)}" for name, value in named.items())
+    return str(jtu.tree_map(lambda x: np.asarray(x)[row].tolist(), states))

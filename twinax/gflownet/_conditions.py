@@ -31,7 +31,13 @@ def check_conditions(env: Environment, objective: str, needs: frozenset[str], st
                 f"use {_instead(objective)}, which does not need it"
             )
     if "state_log_reward" in needs:
-        reward = np.asarray(env.log_reward(states), np.float64)
+        try:
+            reward = np.asarray(env.log_reward(states), np.float64)
+        except TwinaxError as error:  # a function that knows finished objects alone
+            raise TwinaxError(
+                f"{objective} reads the reward of unfinished states, but {error}; make it answer for those as well, or "
+                f"use {_instead(objective)}, which does not need it"
+            ) from error
         bad = inner & ~np.isfinite(reward)
         if bad.any():
             raise TwinaxError(

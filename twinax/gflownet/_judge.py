@@ -13,7 +13,7 @@ from twinax import ops, tree
 from twinax.gflownet import _exact, _metrics, objectives
 from twinax.gflownet._metrics import Samples
 from twinax.gflownet._policy import Networks, backward_log_probs
-from twinax.gflownet._scores import Scores, score
+from twinax.gflownet._scores import score
 from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout, rollout_draws
 from twinax.noise import Draw
 from twinax.problem import Metrics, State
@@ -62,7 +62,7 @@ class Judging:
         fresh = forward_rollout(env, logits, draws["action"], draws["explore"])
         scores = estimates(fresh)
         found = {"elbo": objectives.log_z_estimates(scores), "modes": state.carry.modes, "fresh": fresh.last}
-        found["log_z"] = self._log_z(scores, found["elbo"])
+        found["log_z"] = self.problem.objective.log_z(scores)
         found |= {"objects": state.carry.objects, "added": state.carry.added}
         if tables:
             last = tables["cumulative"].shape[0] - 1
@@ -85,19 +85,8 @@ class Judging:
 
         return backward_rollout(env, logits, objects, uniform)
 
-    def _log_z(self, scores: Scores, estimates):
-        where = objectives.OBJECTIVES[self.problem.objective].log_z
-        if where == "log_z":
-            return scores.log_z
-        if where == "log_flow":
-            return scores.log_flow[0, 0]
-        if where == "log_outflow":
-            return scores.log_outflow[0, 0]
-        if where == "forward_looking":
-            return scores.log_flow[0, 0] + scores.state_log_reward[0, 0]
-        return ops.mean(estimates)
-
     def summarise(self, measured: Mapping[str, Any]) -> Metrics:
+        self.problem.env.watch()
         graph = self.problem.graph
         objects = _metrics.stored(Samples(measured["objects"], measured["added"], measured["modes"]))
         metrics: Metrics = {

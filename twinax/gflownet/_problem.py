@@ -37,7 +37,7 @@ class GFlowNet(Problem):
     """See `problem`, which fills in the defaults."""
 
     env: Environment
-    objective: str
+    objective: objectives.Objective
     batch_size: int
     policy: PolicyOptions
     exploration: Exploration
@@ -45,18 +45,11 @@ class GFlowNet(Problem):
     metrics: MetricOptions
     log_z: tuple[float, ...] = (0.0,)
     """Initial values of the parameters whose sum is log Z."""
-    decay: float = objectives.DECAY
-    """Decay of sub-trajectory balance."""
-    normalise: str = "batch"
-    """Over what sub-trajectory balance and flow matching take their mean: one of their functions' `normalise`."""
 
     def __post_init__(self):
         if self.batch_size < 1:
             raise TwinaxError(f"the batch size is {self.batch_size}; it must be at least 1")
-        needs = objectives.objective(self.objective).needs
-        name = objectives.ALIASES.get(self.objective, self.objective)
-        object.__setattr__(self, "objective", name)
-        objectives.check_options(name, self.decay, self.normalise)
+        name, needs = self.objective.name, self.objective.needs
         if "log_pf_stop" in needs and not self.env.stops:
             raise TwinaxError(f"{name} needs an environment in which every state can stop")
         if self.policy.backward == "maxent" and self.env.log_paths_ratio(self.env.reset(1)) is None:
@@ -65,7 +58,7 @@ class GFlowNet(Problem):
             )
         if "log_z" in needs and not self.log_z:
             raise TwinaxError(f"{name} needs log Z, but no parameter for it was given: log_z is empty")
-        if self.batch_size < (least := objectives.OBJECTIVES[name].least_batch):
+        if self.batch_size < (least := self.objective.least_batch):
             raise TwinaxError(
                 f"the batch size is {self.batch_size}, but {name} compares trajectories of a batch with one another: "
                 f"make it at least {least}"
@@ -76,12 +69,12 @@ class GFlowNet(Problem):
     @property
     def needs(self) -> frozenset[str]:
         """Optional scores that the objective uses."""
-        return objectives.OBJECTIVES[self.objective].needs
+        return self.objective.needs
 
     def _check(self, mode: str) -> None:
         """A quick `check_env` in the frameworks of a mode, and what the objective asks of the world's states."""
         frameworks = {"torch": ("torch",), "hybrid": ("torch", "jax")}.get(mode, ("jax",))
-        check_conditions(self.env, self.objective, self.needs, sound_states(self.env, frameworks))
+        check_conditions(self.env, self.objective.name, self.needs, sound_states(self.env, frameworks))
 
     def init(self, seed: int) -> State:
         rng = np.random.default_rng(seed)
@@ -120,8 +113,7 @@ class GFlowNet(Problem):
 
     def loss(self, networks: Networks, batch: Trajectories | Visited, size: int | None = None) -> tuple[Any, Terms]:
         s = self.scores(networks, batch, size)
-        entry = objectives.OBJECTIVES[self.objective]
-        loss, terms = two_results(entry.function(s, **{name: getattr(self, name) for name in entry.options}))
+        loss, terms = two_results(self.objective(s))
         shown = {"log_reward": ops.mean(s.log_reward), "length": ops.mean(ops.cast(batch.length, s.log_reward))}
         if s.log_z is not None:
             shown["log_z"] = s.log_z
@@ -132,11 +124,14 @@ class GFlowNet(Problem):
         """The enumerated world, or None if it is too large."""
         return _graph(self.env, self.metrics.exact_limit)
 
-    @property
+    @functools.cached_property
     def compile(self) -> Compile:
         longest = self.env.max_steps + (0 if self.env.stops else 1)
         return Compile(
-            sizes=row_sizes(self.batch_size, longest), count=self._count, prepare=lambda batch: visit(self.env, batch)
+            sizes=row_sizes(self.batch_size, longest),
+            count=self._count,
+            prepare=lambda batch: visit(self.env, batch),
+            watch=lambda logs: self.env.watch(),
         )
 
     def _count(self, batch: Trajectories | Visited) -> Any:
@@ -156,7 +151,7 @@ class GFlowNet(Problem):
         return Present(describe=self._describe)
 
     def _describe(self) -> dict[str, Any]:
-        facts = {"environment": repr(self.env), "objective": self.objective, "batch_size": self.batch_size}
+        facts = {"environment": repr(self.env), "objective": self.objective.name, "batch_size": self.batch_size}
         # Told before the first step, so a large world is not walked through for it.
         if (self.env.num_states or DESCRIBED + 1) <= DESCRIBED and self.graph is not None:
             facts |= {"states": int(self.graph.done.sum()), "log_z": self.graph.log_z}
@@ -166,34 +161,35 @@ class GFlowNet(Problem):
 @checked
 def problem(
     env: Environment,
-    objective: str = "trajectory_balance",
+    objective: str | objectives.Objective = "trajectory_balance",
     *,
+    reward: Any = None,
     batch_size: int = 16,
     policy: PolicyOptions | None = None,
     exploration: Exploration | None = None,
     optimizer: Optimizer | None = None,
     metrics: MetricOptions | None = None,
     log_z: tuple[float, ...] = (0.0,),
-    decay: float = objectives.DECAY,
-    normalise: str = "batch",
 ) -> GFlowNet:
     """A GFlowNet on an environment.
 
+    An `objective` is a name, or an object with options of its own. A `reward` takes the place of the environment's own:
+    a record with `log_reward(env, state)`, or any callable (a function, a `torch.nn.Module`, a model's `predict`) that
+    gives one number for each object; see `tx.envs.BlackBox`.
+
     >>> from twinax.envs import Hypergrid
-    >>> problem(Hypergrid(dim=2, side=8), "detailed_balance").objective
+    >>> problem(Hypergrid(dim=2, side=8), "detailed_balance").objective.name
     'detailed_balance'
     """
     return GFlowNet(
-        env=env,
-        objective=objective,
+        env=env if reward is None else env.with_reward(reward),
+        objective=objectives.objective(objective),
         batch_size=batch_size,
         policy=policy or PolicyOptions(),
         exploration=exploration or Exploration(),
         optimizer=optimizer or Optimizer(rates={"log_z": 0.1}),
         metrics=metrics or MetricOptions(),
         log_z=log_z,
-        decay=decay,
-        normalise=normalise,
     )
 
 

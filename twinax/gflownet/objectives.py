@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from twinax import ops
+from twinax.arguments import checked
 from twinax.errors import TwinaxError, UnknownName
 from twinax.gflownet._scores import Scores
 from twinax.problem import Terms
@@ -124,47 +126,156 @@ def _mean_square_by_end(residual: Float[Array, "time batch"], s: Scores) -> tupl
     return ops.mean(square, mask=s.valid), Terms(parts)
 
 
-@dataclass(frozen=True)
-class Objective:
-    """An objective and what it needs."""
+class Objective(ABC):
+    """A loss with its options, as a frozen dataclass: what it needs of the scores, and where it keeps log Z.
 
-    function: Callable[..., tuple[Array, Terms]]
-    needs: frozenset[str]
-    """Optional fields of `Scores`."""
-    log_z: str
-    """Where an estimate of log Z is read: log_z, log_flow, log_outflow, forward_looking or samples."""
-    least_batch: int = 1
+    One of your own is a subclass, given to `problem` as it is:
+
+    >>> @dataclass(frozen=True)
+    ... class Weighted(Objective):
+    ...     weight: float = 2.0
+    ...     needs = frozenset({"log_z"})
+    ...     def __call__(self, s):
+    ...         return self.weight * ops.mean(ops.square(log_z_estimates(s) - s.log_z)), Terms()
+    ...     def log_z(self, s):
+    ...         return s.log_z
+    >>> Weighted(weight=3.0)
+    Weighted(weight=3.0)
+    """
+
+    _made_by = "such as tx.gflownet.objectives.SubtrajectoryBalance(decay=0.5), or its name"
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """Optional fields of `Scores` that it reads."""
+    least_batch: ClassVar[int] = 1
     """Trajectories without which the loss is 0 whatever the policy."""
-    options: tuple[str, ...] = ()
-    """Fields of the problem that the function takes."""
-    normalise: tuple[str, ...] = ("batch",)
-    """Over what its mean may be taken."""
+
+    @abstractmethod
+    def __call__(self, s: Scores) -> tuple[Array, Terms]:
+        """The loss and its terms."""
+
+    def log_z(self, s: Scores) -> Float[Array, ""]:
+        """Its estimate of log Z; by default the mean over trajectories of log R + sum log P_B - sum log P_F."""
+        return ops.mean(log_z_estimates(s))
+
+    @property
+    def name(self) -> str:
+        """Its name in settings and reports."""
+        return next((name for name, kind in OBJECTIVES.items() if kind is type(self)), type(self).__name__)
 
 
-OBJECTIVES: dict[str, Objective] = {
-    "trajectory_balance": Objective(trajectory_balance, frozenset({"log_z"}), "log_z"),
-    "detailed_balance": Objective(detailed_balance, frozenset({"log_flow"}), "log_flow"),
-    "subtrajectory_balance": Objective(
-        subtrajectory_balance,
-        frozenset({"log_flow"}),
-        "log_flow",
-        options=("decay", "normalise"),
-        normalise=("batch", "trajectory"),
-    ),
-    "flow_matching": Objective(
-        flow_matching,
-        frozenset({"log_inflow"}),
-        "log_outflow",
-        options=("normalise",),
-        normalise=("batch", "trajectory", "separate"),
-    ),
-    "forward_looking": Objective(forward_looking, frozenset({"log_flow", "state_log_reward"}), "forward_looking"),
-    "modified_detailed_balance": Objective(
-        modified_detailed_balance, frozenset({"state_log_reward", "log_pf_stop"}), "samples"
-    ),
-    "log_partition_variance": Objective(log_partition_variance, frozenset(), "samples", least_batch=2),
+@dataclass(frozen=True)
+class TrajectoryBalance(Objective):
+    """See `trajectory_balance`."""
+
+    needs = frozenset({"log_z"})
+
+    def __call__(self, s: Scores) -> tuple[Array, Terms]:
+        return trajectory_balance(s)
+
+    def log_z(self, s: Scores) -> Float[Array, ""]:
+        return s.log_z
+
+
+@dataclass(frozen=True)
+class DetailedBalance(Objective):
+    """See `detailed_balance`."""
+
+    needs = frozenset({"log_flow"})
+
+    def __call__(self, s: Scores) -> tuple[Array, Terms]:
+        return detailed_balance(s)
+
+    def log_z(self, s: Scores) -> Float[Array, ""]:
+        return s.log_flow[0, 0]
+
+
+@checked
+@dataclass(frozen=True)
+class SubtrajectoryBalance(Objective):
+    """See `subtrajectory_balance`."""
+
+    decay: float = 0.9
+    """Weight of a piece of a trajectory per unit of its length."""
+    normalise: str = "batch"
+    """Over what the weights of all pieces are normalised: batch, or each trajectory."""
+
+    needs = frozenset({"log_flow"})
+
+    def __post_init__(self):
+        if not 0 < self.decay < math.inf:
+            raise TwinaxError(f"the decay of subtrajectory balance is {self.decay}; it must be above 0 and finite")
+        _known_mean(self, ("batch", "trajectory"))
+
+    def __call__(self, s: Scores) -> tuple[Array, Terms]:
+        return subtrajectory_balance(s, self.decay, self.normalise)
+
+    def log_z(self, s: Scores) -> Float[Array, ""]:
+        return s.log_flow[0, 0]
+
+
+@checked
+@dataclass(frozen=True)
+class FlowMatching(Objective):
+    """See `flow_matching`."""
+
+    normalise: str = "batch"
+    """Over what the mean is taken: batch, each trajectory, or separate (ends, and all other states)."""
+
+    needs = frozenset({"log_inflow"})
+
+    def __post_init__(self):
+        _known_mean(self, ("batch", "trajectory", "separate"))
+
+    def __call__(self, s: Scores) -> tuple[Array, Terms]:
+        return flow_matching(s, self.normalise)
+
+    def log_z(self, s: Scores) -> Float[Array, ""]:
+        return s.log_outflow[0, 0]
+
+
+@dataclass(frozen=True)
+class ForwardLooking(Objective):
+    """See `forward_looking`."""
+
+    needs = frozenset({"log_flow", "state_log_reward"})
+
+    def __call__(self, s: Scores) -> tuple[Array, Terms]:
+        return forward_looking(s)
+
+    def log_z(self, s: Scores) -> Float[Array, ""]:
+        return s.log_flow[0, 0] + s.state_log_reward[0, 0]
+
+
+@dataclass(frozen=True)
+class ModifiedDetailedBalance(Objective):
+    """See `modified_detailed_balance`."""
+
+    needs = frozenset({"state_log_reward", "log_pf_stop"})
+
+    def __call__(self, s: Scores) -> tuple[Array, Terms]:
+        return modified_detailed_balance(s)
+
+
+@dataclass(frozen=True)
+class LogPartitionVariance(Objective):
+    """See `log_partition_variance`."""
+
+    least_batch = 2
+
+    def __call__(self, s: Scores) -> tuple[Array, Terms]:
+        return log_partition_variance(s)
+
+
+OBJECTIVES: dict[str, type[Objective]] = {
+    "trajectory_balance": TrajectoryBalance,
+    "detailed_balance": DetailedBalance,
+    "subtrajectory_balance": SubtrajectoryBalance,
+    "flow_matching": FlowMatching,
+    "forward_looking": ForwardLooking,
+    "modified_detailed_balance": ModifiedDetailedBalance,
+    "log_partition_variance": LogPartitionVariance,
 }
-
+"""Objectives by name."""
 ALIASES = {
     "tb": "trajectory_balance",
     "trajectorybalance": "trajectory_balance",
@@ -182,52 +293,23 @@ ALIASES = {
 }
 
 
-def objective(name: str) -> Objective:
-    """An objective by its name or alias; unknown names list the known ones."""
-    known = OBJECTIVES.get(ALIASES.get(name, name))
-    if known is None:
-        raise UnknownName("objective", name, OBJECTIVES)
-    return known
+def objective(name: str | Objective) -> Objective:
+    """An objective with its default options by its name or alias, or one as it is; unknown names list the known ones.
 
-
-def register(
-    name: str, function: Callable[..., tuple[Array, Terms]], needs: Iterable[str] = (), log_z: str = "samples"
-):
-    """Make an objective of one's own known by name; `needs` names the optional fields of `Scores` that it reads.
-
-    >>> def mine(s):
-    ...     return ops.mean(ops.square(log_z_estimates(s) - s.log_z)), Terms()
-    >>> register("mine", mine, needs={"log_z"}, log_z="log_z")
-    >>> objective("mine").needs
-    frozenset({'log_z'})
-    >>> _ = OBJECTIVES.pop("mine")
+    >>> objective("subtb")
+    SubtrajectoryBalance(decay=0.9, normalise='batch')
     """
-    if name in OBJECTIVES or name in ALIASES:
-        raise TwinaxError(f"an objective is called '{name}' already; choose another name")
-    known = {entry.name for entry in dataclasses.fields(Scores)}  # type: ignore[arg-type]
-    if unknown := sorted(set(needs) - known):
-        raise UnknownName("field of Scores", unknown[0], known)
-    if log_z not in (places := ("log_z", "log_flow", "log_outflow", "forward_looking", "samples")):
-        raise UnknownName("place of log Z", log_z, places)
-    OBJECTIVES[name] = Objective(function, frozenset(needs), log_z)
+    if isinstance(name, str):
+        known = OBJECTIVES.get(ALIASES.get(name, name))
+        if known is None:
+            raise UnknownName("objective", name, OBJECTIVES)
+        return known()
+    unknown = sorted(set(name.needs) - {entry.name for entry in dataclasses.fields(Scores)})  # type: ignore[arg-type]
+    if unknown:
+        raise UnknownName("field of Scores", unknown[0], [entry.name for entry in dataclasses.fields(Scores)])  # type: ignore[arg-type]
+    return name
 
 
-def check_options(name: str, decay: float, normalise: str) -> None:
-    """Refuse options that are out of range, and those that an objective does not read."""
-    entry = OBJECTIVES[name]
-    if not 0 < decay < float("inf"):
-        raise TwinaxError(f"the decay of subtrajectory balance is {decay}; it must be above 0 and finite")
-    if decay != DECAY and "decay" not in entry.options:
-        raise TwinaxError(f"decay={decay} is an option of subtrajectory_balance; {name} does not read it: leave it out")
-    if normalise not in entry.normalise:
-        if len(entry.normalise) > 1:
-            raise UnknownName(f"way to normalise {name}", normalise, entry.normalise)
-        able = " and ".join(other for other, its in OBJECTIVES.items() if normalise in its.normalise)
-        raise TwinaxError(
-            f"normalise={normalise} is no option of {name}, whose mean is over the batch"
-            + (f"; {able} have it" if able else "")
-        )
-
-
-DECAY = 0.9
-"""Decay of sub-trajectory balance where none is given."""
+def _known_mean(objective: Any, known: tuple[str, ...]) -> None:
+    if objective.normalise not in known:
+        raise UnknownName(f"way to normalise {objective.name}", objective.normalise, known)

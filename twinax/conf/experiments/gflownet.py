@@ -29,19 +29,13 @@ class EnvSection:
 
 
 @dataclass
-class ObjectiveSection:
-    """What training makes zero."""
+class LogZSection:
+    """What every objective has beside its own options."""
 
-    name: str = "trajectory_balance"
-    """Chosen with objective=NAME."""
     log_z_size: int = 1
     """Parameters whose sum is log Z; the more there are, the faster it moves."""
     log_z_init: float = 0.0
     """First value of each of those parameters."""
-    decay: float = 0.9
-    """Weight of a piece of a trajectory per unit of its length, in sub-trajectory balance."""
-    normalise: str = "batch"
-    """Mean of sub-trajectory balance and flow matching: over the batch or each trajectory; separate in the latter."""
 
 
 @dataclass
@@ -146,15 +140,13 @@ def build_problem(config: GflownetRoot):
     objective = config.objective
     return problem(
         Hypergrid(config.env.dim, config.env.side, restore(config.proxy)),
-        objective.name,
+        restore(objective),
         batch_size=config.trainer.batch_size,
         policy=restore(config.policy),
         exploration=restore(config.exploration),
         optimizer=restore(config.optimizer, rates={"log_z": config.optimizer.log_z_learning_rate}),
         metrics=restore(config.metrics),
         log_z=(objective.log_z_init,) * objective.log_z_size,
-        decay=objective.decay,
-        normalise=objective.normalise,
     )
 
 
@@ -204,7 +196,7 @@ EXPERIMENT = Experiment(
         ),
         "objective": Group(
             default="trajectory_balance",
-            choices={name: ObjectiveSection(name) for name in objectives.OBJECTIVES},
+            choices={name: mirror(kind, LogZSection, name=name)() for name, kind in objectives.OBJECTIVES.items()},
             aliases=OBJECTIVE_ALIASES,
         ),
         "env": Group(default="hypergrid", choices={"hypergrid": Preset({"env": EnvSection()}), "grid": GRID}),
