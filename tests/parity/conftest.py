@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from twinax.envs import GridReward, Hypergrid
@@ -26,7 +28,7 @@ def small():
         )
         if sizes:
             # A grid this small has one size of its own; a choice among several must be exercised as well.
-            object.__setattr__(made, "sizes", sizes)
+            vars(made)["compile"] = dataclasses.replace(made.compile, sizes=sizes)
         return made
 
     return make

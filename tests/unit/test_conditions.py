@@ -99,7 +99,7 @@ def test_the_check_takes_a_fraction_of_a_second(env, mode):
 
     jax.devices(), torch.zeros(1)
     before = time.process_time()
-    problem(env, **SMALL).check(mode)
+    problem(env, **SMALL).prove.check(mode)
     assert time.process_time() - before < 0.6  # a third of that on a machine that does nothing else
 
 
@@ -118,7 +118,7 @@ def test_each_mode_runs_the_rules_in_its_frameworks():
     problem(OtherInTorch(2, 4), **SMALL).prove.check("jax")
     for mode in ("torch", "hybrid"):
         with pytest.raises(TwinaxError, match="log_reward is not the same in torch as in numpy"):
-            problem(OtherInTorch(2, 4), **SMALL).check(mode)
+            problem(OtherInTorch(2, 4), **SMALL).prove.check(mode)
     with pytest.raises(TwinaxError, match=r"do not run under jax\.jit"):
         problem(NumpyInside(2, 4), **SMALL).prove.check("jax")
 

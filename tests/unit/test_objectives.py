@@ -441,7 +441,7 @@ def test_options_that_an_objective_does_not_have():
         objectives.SubtrajectoryBalance(normalise="separate")
     with pytest.raises(UnknownName, match="unknown way to normalise flow_matching 'x'; known: batch, separate"):
         objectives.FlowMatching(normalise="x")
-    with pytest.raises(TwinaxError, match="SubtrajectoryBalance has no argument 'lambda_'; it takes"):
+    with pytest.raises(TwinaxError, match="SubtrajectoryBalance has no argument 'lambda_': it takes"):
         objectives.SubtrajectoryBalance(lambda_=0.5)
     with pytest.raises(TwinaxError, match="the decay .* must be a number|decay is 'half'"):
         objectives.SubtrajectoryBalance(decay="half")

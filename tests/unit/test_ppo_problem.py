@@ -16,7 +16,7 @@ from twinax.optimizer import Optimizer
 from twinax.ppo import problem
 from twinax.ppo._brax_habits import ALWAYS, DEFAULTS, combined
 from twinax.ppo._learning import minibatch_rows
-from twinax.ppo._playing import by_group, roll_out
+from twinax.ppo._playing import by_group, pick_starts, roll_out
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -212,7 +212,7 @@ def test_the_pool_is_renewed_by_eighths():
 def test_picks_stay_in_the_group():
     subject = KINDS["pendulum"]()
     uniform = np.random.default_rng(0).uniform(size=(50, 6)).astype(np.float32)
-    picks = subject._picks(uniform, 16)
+    picks = pick_starts(subject, uniform, 16)
     assert picks[:, :3].min() == 0 and picks[:, :3].max() == 7
     assert picks[:, 3:].min() == 8 and picks[:, 3:].max() == 15
 

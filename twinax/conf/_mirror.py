@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def mirror(options: type, base: type = object, leave_out: Iterable[str] = (), **extra: Any) -> type:
+def mirror(options: type, leave_out: Iterable[str] = (), base: type = object, **extra: Any) -> type:
     """A section with the fields and defaults of a frozen options dataclass; tuples become lists.
 
     `base` is a section whose fields come first; `extra` adds fields by their default, such as the `name` of a choice.

@@ -196,7 +196,7 @@ EXPERIMENT = Experiment(
         ),
         "objective": Group(
             default="trajectory_balance",
-            choices={name: mirror(kind, LogZSection, name=name)() for name, kind in objectives.OBJECTIVES.items()},
+            choices={name: mirror(kind, base=LogZSection, name=name)() for name, kind in objectives.OBJECTIVES.items()},
             aliases=OBJECTIVE_ALIASES,
         ),
         "env": Group(default="hypergrid", choices={"hypergrid": Preset({"env": EnvSection()}), "grid": GRID}),
