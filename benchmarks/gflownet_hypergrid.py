@@ -58,7 +58,7 @@ def work(mode: str, objective: str, weights: str, steps: int, threads: int) -> d
 
     begin = time.perf_counter()
     problem = make_problem(objective, 1e-8)
-    engine = make_engine(mode, problem, chunk=50)
+    engine = make_engine(problem, mode=mode, chunk=50)
     state = problem.init(0)
     engine.load(state if weights == "fresh" else with_policy(state, weights))
     engine.run(1)
@@ -102,7 +102,7 @@ def recipe(steps: int) -> dict:
     import twinax as tx
     from twinax.engines import make_engine
 
-    engine = make_engine("jax", make_problem("trajectory_balance", epsilon=True), chunk=250)
+    engine = make_engine(make_problem("trajectory_balance", epsilon=True), mode="jax", chunk=250)
     engine.start(0)
     tx.bridge.save_weights(CACHE / "policy-0.safetensors", engine.state().networks)
     engine.run(1)

@@ -82,7 +82,7 @@ def work(name: str, phase: str, mode: str, steps: int) -> None:
         return
     from twinax.engines import make_engine
 
-    engine = make_engine(mode, subject, chunk=steps)
+    engine = make_engine(subject, mode=mode, chunk=steps)
     engine.start(0)
 
     def turn() -> float:

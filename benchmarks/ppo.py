@@ -56,7 +56,7 @@ def work(case: Case) -> None:
     mode, iterations, devices, seeds, seeds_as = case
     provide_devices(devices)
     subject = problem(CartPole(), groups=devices, normalise_observations=True, normalise_rewards=True)
-    engine = make_engine(mode, subject, chunk=iterations, devices=devices, seeds=seeds, seeds_as=seeds_as)
+    engine = make_engine(subject, mode=mode, chunk=iterations, devices=devices, seeds=seeds, seeds_as=seeds_as)
     engine.start(0)
 
     def turn() -> float:

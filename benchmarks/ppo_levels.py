@@ -73,7 +73,7 @@ def engine(chunk: str, *words: str) -> None:
 
     config, problem = configured(list(words))
     watch, number = Stopwatch(), int(chunk)
-    made = make_engine(config.trainer.mode, problem, chunk=number, devices=config.trainer.devices)
+    made = make_engine(problem, mode=config.trainer.mode, chunk=number, devices=config.trainer.devices)
     made.start(0)
     made.run(number)
     begun = made.state()
@@ -138,7 +138,7 @@ def rollout() -> None:
     from twinax.envs.biped._physics_c import CPhysics
 
     _, problem = configured(["level=3"])
-    made = make_engine("jax", problem, chunk=10)
+    made = make_engine(problem, mode="jax", chunk=10)
     made.start(0)
     made.run(10)
     calls, own = [], CPhysics._step

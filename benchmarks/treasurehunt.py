@@ -69,7 +69,7 @@ def work(mode: str, epsilon: float, worlds: int, epochs: int) -> None:
     from twinax.engines import make_engine
 
     problem = make_problem(epsilon, worlds, parallel=mode != "jax-sequential")
-    engine = make_engine(mode.split("-")[0], problem, chunk=epochs)
+    engine = make_engine(problem, mode=mode.split("-")[0], chunk=epochs)
     engine.start(0)
     engine.run(-(-1024 // (TURNS + 1)))
     collect = collector(engine)

@@ -46,7 +46,7 @@ def work(name: str) -> None:
 
     words, steps, before = CASES[name]
     config = conf.compose(words.split())
-    engine = make_engine(config.trainer.mode, conf.build_problem(config), chunk=steps)
+    engine = make_engine(conf.build_problem(config), mode=config.trainer.mode, chunk=steps)
     engine.start(0)
     engine.run(max(before, steps))
 

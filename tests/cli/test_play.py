@@ -42,7 +42,7 @@ def play(twinax, monkeypatch):
 def store_run(path: Path, seeds: int = 1) -> Path:
     """A run that was stopped before its first step: two learners with random networks, and a seeker."""
     config = conf.compose([*TINY, f"seeds={seeds}"])
-    engine = engines.make_engine("jax", conf.build_problem(config), seeds=seeds)
+    engine = engines.make_engine(conf.build_problem(config), mode="jax", seeds=seeds)
     engine.start(0)
     path.mkdir(parents=True)
     runs.RunDirectory(path).write_config(conf.as_dict(config))

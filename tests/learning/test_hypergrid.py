@@ -22,7 +22,7 @@ def trained(objective: str, mode: str, steps: int = STEPS, epsilon: float = 0.1,
         exploration=Exploration(epsilon=epsilon),
         optimizer=tx.Optimizer(learning_rate=2e-3, rates={"log_z": 0.1}, decay_steps=steps, decay_to=0.01),
     )
-    engine = make_engine(mode, problem, chunk=300)
+    engine = make_engine(problem, mode=mode, chunk=300)
     engine.start(0)
     before = engine.evaluate()["total_variation"]
     engine.run(steps)

@@ -29,7 +29,7 @@ def success(agent: str, seed: int) -> float:
     """The share of 200 episodes that reach the goal after training."""
     overrides = ["experiment=offline", f"agent={agent}", *settings()[agent], f"seed={seed}", "task.episodes=200"]
     config = conf.compose(overrides)
-    engine = make_engine("jax", conf.build_problem(config), chunk=config.trainer.chunk)
+    engine = make_engine(conf.build_problem(config), mode="jax", chunk=config.trainer.chunk)
     engine.start(seed)
     engine.run(config.trainer.steps)
     return engine.evaluate()["success"]

@@ -18,7 +18,7 @@ STAND = ("experiment=biped", "task=stand")
 def trained(seed: int, *overrides: str) -> tuple[Engine, float]:
     """An engine after a training by a preset, and its seconds, compilation included."""
     config = conf.compose([*overrides, f"seed={seed}"])
-    engine = make_engine(config.trainer.mode, conf.build_problem(config), chunk=config.trainer.chunk)
+    engine = make_engine(conf.build_problem(config), mode=config.trainer.mode, chunk=config.trainer.chunk)
     engine.start(seed)
     begin = time.perf_counter()
     engine.run(config.trainer.steps)
@@ -52,7 +52,7 @@ def test_torques_are_learned(env, least, seed):
 @pytest.mark.parametrize(("env", "least"), [("mountain_car", -125), ("mountain_car_continuous", 90)])
 def test_rare_goals_are_found(env, least):
     config = conf.compose(["experiment=ppo", f"env={env}"])
-    engine = make_engine("jax", conf.build_problem(config), chunk=config.trainer.chunk, seeds=len(SEEDS))
+    engine = make_engine(conf.build_problem(config), mode="jax", chunk=config.trainer.chunk, seeds=len(SEEDS))
     engine.start(SEEDS[0])
     engine.run(config.trainer.steps)
     assert (engine.evaluate()["episode_return"] >= least).all()
@@ -64,7 +64,7 @@ def test_the_robot_stands_against_pushes(seed):
     pytest.importorskip("mujoco")
     engine, seconds = trained(seed, *STAND)
     ten_seconds = conf.build_problem(conf.compose([*STAND, "task.time_limit=500", "ppo.episodes=128"]))
-    judge = make_engine("jax", ten_seconds, chunk=1)
+    judge = make_engine(ten_seconds, mode="jax", chunk=1)
     judge.start(seed)
     judge.load(engine.state())
     # Of robots that hold their home pose fewer than half do (benchmarks/plot_biped.py).
@@ -76,7 +76,7 @@ def test_the_robot_stands_against_pushes(seed):
 def test_style_moves_the_gait_towards_the_reference():
     pytest.importorskip("mujoco")
     config = conf.compose(["experiment=biped", "task=walk", "amp=scripted", "amp.style=1.0", "trainer.steps=250"])
-    engine = make_engine("jax", conf.build_problem(config), chunk=10)
+    engine = make_engine(conf.build_problem(config), mode="jax", chunk=10)
     engine.start(0)
     engine.run(50)
     before = engine.evaluate()["gait_distance"]

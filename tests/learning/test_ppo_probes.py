@@ -26,7 +26,7 @@ def learned(world: Probe, seen: list[float], advantage: str = "gae") -> tuple[np
     settings = {**SMALL, "value_clip": 0.0, "entropy_weight": 0.0, "gamma": GAMMA, "trace": TRACE}
     settings["normalise_rewards"] = False  # values are known of rewards as they are
     subject = problem(world, optimizer=FALLING, advantage=advantage, film=False, **settings)
-    engine = make_engine("jax", subject, chunk=100)
+    engine = make_engine(subject, mode="jax", chunk=100)
     engine.start(0)
     engine.run(ITERATIONS)
     rows = np.array(seen)[:, None]

@@ -53,7 +53,7 @@ def test_some_training_is_compared(small):
     """The comparison would be empty if nothing moved: parameters change, and differ between seeds."""
     from twinax.engines import make_engine
 
-    engine = make_engine("torch", small("trajectory_balance", **CASES["trajectory_balance"]), dtype="float64")
+    engine = make_engine(small("trajectory_balance", **CASES["trajectory_balance"]), mode="torch", dtype="float64")
     engine.start(1)
     before = tree.named_leaves(engine.state().networks)
     logs = engine.run(100)

@@ -77,8 +77,9 @@ class ProbeEngine:
     num_parameters = 4
     processes = 1
 
-    def __init__(self, mode, problem, dtype="float32", chunk=100, seeds=1, noise="shared", devices=1):
-        self.mode, self.problem, self.dtype, self.chunk, self.seeds = mode, problem, dtype, chunk, seeds
+    def __init__(self, problem, options):
+        self.problem, self.options = problem, options
+        self.mode, self.dtype, self.chunk, self.seeds = options.mode, options.dtype, options.chunk, options.seeds
         self.calls = []
 
     def start(self, seed):

@@ -139,7 +139,7 @@ def test_modes_agree_on_gymnasium():
     found = {}
     for mode in ("torch", "jax"):
         world = GymnasiumWorld("CartPole-v1", time_limit=6)
-        engine = make_engine(mode, problem(world, normalise_rewards=True, **SMALL), dtype="float64", chunk=3)
+        engine = make_engine(problem(world, normalise_rewards=True, **SMALL), mode=mode, dtype="float64", chunk=3)
         engine.start(0)
         logs = engine.run(3)
         found[mode] = {**logs, **tree.named_leaves(engine.state()), **engine.evaluate()}
@@ -157,7 +157,7 @@ def test_the_parity_of_all_modes_can_be_proven():
 
 def test_evaluation_leaves_training_alone():
     def logs(evaluate):
-        engine = make_engine("torch", problem(GymnasiumWorld(factory=Counting), **SMALL), chunk=1)
+        engine = make_engine(problem(GymnasiumWorld(factory=Counting), **SMALL), mode="torch", chunk=1)
         engine.start(0)
         engine.run(2)
         assert engine.state().carry.playing.clock.any()  # in the middle of some episodes
@@ -264,7 +264,7 @@ def test_bad_gymnasium_environments_are_refused(given, words):
 def test_what_hidden_state_cannot_do_is_refused():
     subject = problem(GymnasiumWorld(factory=Counting), **SMALL)
     with pytest.raises(TwinaxError, match="Counting keeps its state hidden on the host, once, so 2 seeds cannot share"):
-        make_engine("jax", subject, seeds=2)
+        make_engine(subject, mode="jax", seeds=2)
     with pytest.raises(TwinaxError, match="Counting restarts itself and has no use for a pool of 8"):
         problem(subject.world, pool=8)
     with pytest.raises(TwinaxError, match="4 actions for 0 copies; call reset or enter first"):

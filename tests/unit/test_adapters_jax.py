@@ -85,7 +85,7 @@ def test_the_limit_of_gymnax_is_no_end(gymnax):
     np.testing.assert_array_equal(happened.next_observation[:2], happened.observation[1:3])
     assert (happened.next_observation[2] != happened.observation[3]).any(-1).all()
     with pytest.raises(TwinaxError, match="Pendulum-v1 runs in jax only, and trainer.mode=hybrid plays in torch"):
-        make_engine("hybrid", problem(world, **SMALL))
+        make_engine(problem(world, **SMALL), mode="hybrid")
 
 
 def test_the_limit_of_gymnax_is_seen_as_it_is(gymnax):
@@ -120,7 +120,9 @@ def test_a_limit_that_gymnax_notes_in_its_state_is_no_end(gymnax):
 
 @pytest.mark.slow
 def test_gymnax_trains_in_double_precision(gymnax):
-    engine = make_engine("jax", problem(GymnaxWorld("CartPole-v1", time_limit=3), **SMALL), dtype="float64", chunk=2)
+    engine = make_engine(
+        problem(GymnaxWorld("CartPole-v1", time_limit=3), **SMALL), mode="jax", dtype="float64", chunk=2
+    )
     engine.start(0)
     np.testing.assert_array_equal(engine.run(2)["train_length"], 3)
     assert engine.evaluate()["episode_length"] == 3
@@ -200,7 +202,7 @@ def test_brax_environments_are_worlds():
 
 def test_brax_worlds_train_several_seeds_from_a_pool_and_resume_exactly():
     subject = problem(BraxWorld(env=Slide(), time_limit=5), pool=8, **SMALL)
-    engine = make_engine("jax", subject, chunk=2, seeds=2)
+    engine = make_engine(subject, mode="jax", chunk=2, seeds=2)
     engine.start(0)
     logs = engine.run(2)
     assert logs["truncated"].max() > 0 and logs["reward_speed"].shape == (2, 2)
@@ -352,6 +354,6 @@ def test_environments_of_brax_itself():
     for wrapper in (VmapWrapper(fast.env), EpisodeWrapper(fast.env, 10, 1)):
         with pytest.raises(TwinaxError, match=type(wrapper).__name__):
             BraxWorld(env=wrapper)
-    engine = make_engine("jax", problem(fast, **SMALL), dtype="float64", chunk=2)
+    engine = make_engine(problem(fast, **SMALL), mode="jax", dtype="float64", chunk=2)
     engine.start(0)
     assert (engine.run(2)["train_length"] == 3).all()

@@ -94,7 +94,7 @@ def subject(**changes):
 def test_modes_agree_on_iterations_with_style():
     found = {}
     for mode in ("torch", "jax"):
-        engine = make_engine(mode, subject(), dtype="float64", chunk=5)
+        engine = make_engine(subject(), mode=mode, dtype="float64", chunk=5)
         engine.start(0)
         logs = engine.run(5)
         found[mode] = {**logs, **tree.named_leaves(engine.state()), **engine.evaluate()}

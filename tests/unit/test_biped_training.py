@@ -17,7 +17,7 @@ SMALL += ["ppo.pool=8", "ppo.episodes=2", "task.threads=1", "task.time_limit=4",
 
 
 def engine(mode: str, dtype: str, *words: str):
-    made = make_engine(mode, conf.build_problem(conf.compose([*SMALL, *words])), dtype=dtype, chunk=2)
+    made = make_engine(conf.build_problem(conf.compose([*SMALL, *words])), mode=mode, dtype=dtype, chunk=2)
     made.start(0)
     return made
 

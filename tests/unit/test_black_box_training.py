@@ -80,7 +80,7 @@ class Moody:
 def compiled():
     """An engine of jax mode for several tests, and its reward."""
     box = tx.envs.BlackBox(Moody())
-    return make_engine("jax", small(box), chunk=3), box
+    return make_engine(small(box), mode="jax", chunk=3), box
 
 
 def test_a_run_that_goes_on_without_what_was_remembered_is_the_uninterrupted_one(compiled):
@@ -112,7 +112,7 @@ def test_several_seeds_are_the_runs_of_each(compiled):
     engine, _ = compiled
     engine.start(4)
     engine.run(3)
-    together = make_engine("jax", small(bands), chunk=3, seeds=2)
+    together = make_engine(small(bands), mode="jax", chunk=3, seeds=2)
     together.start(3)
     together.run(3)
     same(jtu.tree_map(lambda x: x[1], together.state()), engine.state())
@@ -136,7 +136,7 @@ def test_a_module_is_learned_to_its_exact_distribution():
         policy=tx.gflownet.PolicyOptions(hidden=(32,)),
         optimizer=tx.Optimizer(learning_rate=1e-2, rates={"log_z": 0.1}, decay_steps=400, decay_to=0.01),
     )
-    engine = make_engine("torch", problem, chunk=200)
+    engine = make_engine(problem, mode="torch", chunk=200)
     engine.start(0)
     before = engine.evaluate()["total_variation"]
     engine.run(400)
@@ -146,7 +146,7 @@ def test_a_module_is_learned_to_its_exact_distribution():
 @pytest.mark.parametrize("mode", MODES)
 def test_what_fails_in_the_middle_of_a_run_is_one_sentence(mode, compiled):
     engine, box = compiled if mode == "jax" else (None, tx.envs.BlackBox(Moody()))
-    engine = engine or make_engine(mode, small(box), chunk=3)
+    engine = engine or make_engine(small(box), mode=mode, chunk=3)
     engine.start(0)
     engine.run(3)
     sentence = r"the reward Moody failed for .*\[\d, \d\] \(OSError: the server is gone\); it is given int32"

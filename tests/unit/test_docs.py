@@ -218,7 +218,7 @@ def test_every_metric_is_described():
 
     options = gflownet.PolicyOptions(hidden=(8,)), gflownet.MetricOptions(samples=4, fifo=8)
     problem = gflownet.problem(envs.Hypergrid(2, 3), batch_size=4, policy=options[0], metrics=options[1])
-    engine = make_engine("torch", problem)
+    engine = make_engine(problem, mode="torch")
     engine.start(0)
     text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     missing = [name for name in {**engine.run(1), **engine.evaluate()} if f"`{name}`" not in text]

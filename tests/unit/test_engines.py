@@ -45,7 +45,7 @@ def make_problem(**options):
 @functools.cache
 def engine_for(mode, dtype="float32", seeds=1, seeds_as="auto"):
     """One engine for all tests, so that it is compiled once; tests begin with `start` or `load`."""
-    return make_engine(mode, make_problem(), dtype=dtype, chunk=CHUNK, seeds=seeds, seeds_as=seeds_as)
+    return make_engine(make_problem(), mode=mode, dtype=dtype, chunk=CHUNK, seeds=seeds, seeds_as=seeds_as)
 
 
 def assert_same(a, b, **tolerance):
@@ -82,7 +82,7 @@ def compilations(caplog):
 
 
 def test_the_jax_engine_compiles_once(compilations):
-    engine = make_engine("jax", make_problem(), chunk=CHUNK)
+    engine = make_engine(make_problem(), mode="jax", chunk=CHUNK)
     engine.start(0)
     engine.run(CHUNK)
     assert any("_chunk" in line for line in compilations()), "the first run must be seen to compile"
@@ -187,7 +187,7 @@ def test_a_fresh_engine_goes_on_bit_for_bit():
         engine = engine_for(mode)
         engine.start(5)
         engine.run(6)
-        fresh = make_engine(mode, make_problem(), chunk=3)
+        fresh = make_engine(make_problem(), mode=mode, chunk=3)
         fresh.load(engine.state())
         assert_same(fresh.run(9), engine.run(9))
         assert_same(fresh.state(), engine.state())
@@ -268,7 +268,7 @@ def test_seeds_are_threads_on_a_cpu(monkeypatch):
     kind = {how: type(engine_for("jax", seeds=2, seeds_as=how)).__name__ for how in ("auto", "threads", "program")}
     assert kind == {"auto": "SeedThreads", "threads": "SeedThreads", "program": "JaxEngine"}
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
-    assert type(make_engine("jax", make_problem(), seeds=2)).__name__ == "JaxEngine"
+    assert type(make_engine(make_problem(), mode="jax", seeds=2)).__name__ == "JaxEngine"
 
 
 def test_an_error_of_one_thread_is_raised(monkeypatch):
@@ -320,7 +320,7 @@ def test_loops_and_choices_stay_real_with_several_seeds():
 @pytest.mark.parametrize("mode", MODES)
 def test_a_loss_that_is_not_a_number_stops_the_run(mode):
     broken = make_problem(optimizer=Optimizer("adam", 1e30))
-    engine = make_engine(mode, broken, chunk=4)
+    engine = make_engine(broken, mode=mode, chunk=4)
     engine.start(0)
     assert np.isfinite(engine.run(1)["loss"]).all()
     with pytest.raises(NonFinite, match=r"became (inf|-inf|nan) at step 2; training stopped") as caught:
@@ -367,7 +367,7 @@ def test_the_term_that_breaks_first_is_named():
 )
 def test_wrong_requests_are_refused(options, message):
     with pytest.raises(TwinaxError) as caught:
-        make_engine(options.pop("mode", "jax"), make_problem(), **options)
+        make_engine(make_problem(), mode=options.pop("mode", "jax"), **options)
     assert message in str(caught.value)
 
 
@@ -391,11 +391,11 @@ def test_zero_steps_are_refused():
 def test_a_missing_torch_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"trainer.mode=torch needs torch.*pip install 'twinax\[torch\]'"):
-        make_engine("legacy", make_problem())
+        make_engine(make_problem(), mode="legacy")
 
 
 def test_mode_names():
-    assert mode_name("legacy") == "torch" and make_engine("legacy", make_problem()).mode == "torch"
+    assert mode_name("legacy") == "torch" and make_engine(make_problem(), mode="legacy").mode == "torch"
     with pytest.raises(UnknownName):
         mode_name("tensorflow")
 
@@ -405,7 +405,7 @@ def test_mode_names():
 
 def test_native_noise_is_pytorchs_own():
     def run(steps, state=None, noise="native"):
-        engine = make_engine("torch", make_problem(), chunk=CHUNK, noise=noise)
+        engine = make_engine(make_problem(), mode="torch", chunk=CHUNK, noise=noise)
         if state is None:
             engine.start(6)
         else:

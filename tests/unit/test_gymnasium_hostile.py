@@ -82,7 +82,7 @@ SENTENCES = {
 
 
 def engine_for(kind: type, mode: str):
-    engine = make_engine(mode, problem(GymnasiumWorld(factory=kind), **SMALL), chunk=1)
+    engine = make_engine(problem(GymnasiumWorld(factory=kind), **SMALL), mode=mode, chunk=1)
     engine.start(0)
     return engine
 

@@ -101,7 +101,7 @@ def pair(**options):
 @functools.cache
 def compiled(parallel):
     """One engine for all tests, so that it is compiled once; in 64 bits."""
-    return make_engine("jax", pair(parallel=parallel), dtype="float64", chunk=CHUNK)
+    return make_engine(pair(parallel=parallel), mode="jax", dtype="float64", chunk=CHUNK)
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_a_loaded_state_goes_on_bit_for_bit(double_precision):
     fresh = engine.problem.init(5)
     assert jtu.tree_structure(end) == jtu.tree_structure(fresh)
     # The same state goes on in PyTorch.
-    torch = make_engine("torch", pair(), dtype="float64", chunk=CHUNK)
+    torch = make_engine(pair(), mode="torch", dtype="float64", chunk=CHUNK)
     torch.load(middle)
     other = torch.run(5)
     assert set(other) == set(logs)
@@ -270,7 +270,7 @@ def test_epsilon_falls_to_its_floor():
 
 
 def engine_of(made, seed=0):
-    engine = make_engine("torch", made, dtype="float64", chunk=5)
+    engine = make_engine(made, mode="torch", dtype="float64", chunk=5)
     engine.start(seed)
     return engine
 
@@ -528,7 +528,7 @@ def test_steps_that_can_be_drawn_are_counted(ring, habits):
 @pytest.mark.parametrize(("batch_size", "wanted"), [(1, 0), (8, 0), (9, 1), (16, 1), (17, 2)])
 def test_learning_starts_when_a_batch_can_be_drawn(batch_size, wanted):
     made = small(batch_size=batch_size)
-    engine = make_engine("torch", made)
+    engine = make_engine(made, mode="torch")
     engine.start(0)
     assert made.prove.warm_up == wanted
     np.testing.assert_array_equal(engine.run(4)["trained"], np.arange(4) >= wanted)

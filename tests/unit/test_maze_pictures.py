@@ -20,7 +20,7 @@ def engine_of(name, mode="torch", pretrain=2, maze=MAZE, episodes=5):
     data = label_maze(collect_maze(maze, trajectories=4, steps=20), maze, GOAL).normalised("normal")
     task = MazeTask(maze, GOAL, episodes=episodes)
     subject = problem(few.small(name), data, data, pretrain_steps=pretrain, batch_size=6, task=task)
-    engine = tx.engines.make_engine(mode, subject, chunk=2)
+    engine = tx.engines.make_engine(subject, mode=mode, chunk=2)
     engine.start(seed=0)
     return engine
 

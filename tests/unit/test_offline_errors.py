@@ -307,7 +307,7 @@ def engine():
     """Five steps of pretraining, then finetuning with a full step at every fourth; PyTorch in float64."""
     data = few.walks()
     subject = problem(few.small("iql", target_rate=0.25), data, data, pretrain_steps=5, batch_size=6)
-    return make_engine("torch", subject, dtype="float64", chunk=1)
+    return make_engine(subject, mode="torch", dtype="float64", chunk=1)
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ def test_an_agent_learns_to_balance_from_a_hand_in_mujoco(mujoco, tmp_path):
     task = GymnasiumTask("InvertedPendulum-v5", episodes=2, copies=2)
     agent, fast = few.small("bc", hidden=(32,)), tx.Optimizer(learning_rate=3e-3)
     subject = problem(agent, None, data.normalised("normal"), batch_size=64, task=task, optimizer=fast)
-    engine = tx.engines.make_engine("torch", subject, chunk=100)
+    engine = tx.engines.make_engine(subject, mode="torch", chunk=100)
     engine.start(seed=0)
     before = engine.evaluate()["length"]
     engine.run(300)
@@ -114,7 +114,7 @@ def test_actions_of_the_datas_box_reach_the_world_as_they_are():
         data = from_arrays(fields, low, high)
         task = Watched("Pendulum-v1", episodes=1, copies=1, settings={"max_episode_steps": 3})
         subject = problem(few.small("bc"), data, pretrain_steps=1, batch_size=4, task=task)
-        engine = tx.engines.make_engine("torch", subject, chunk=1)
+        engine = tx.engines.make_engine(subject, mode="torch", chunk=1)
         engine.start(0)
         engine.evaluate()
         middle = (low + high) / 2  # where an actor of small first weights acts

@@ -158,7 +158,7 @@ def test_modes_agree_over_the_switch_of_phases():
     found = {}
     subject = made("rebrac", steps=3, frame_stack=2, augment=0.5, actor_freq=1)
     for mode in ("torch", "jax"):
-        engine = make_engine(mode, subject, dtype="float64", chunk=6)
+        engine = make_engine(subject, mode=mode, dtype="float64", chunk=6)
         engine.start(0)
         logs = engine.run(6)
         found[mode] = {**logs, **tree.named_leaves(engine.state())}

@@ -178,7 +178,7 @@ def test_engines_read_the_file_itself(mode, tmp_path):
         data = read_dataset(path, mapped=mapped, compact=True).placed()
         return problem(BC(hidden=(4,)), data, pretrain_steps=100, batch_size=8)
 
-    mapped, memory = (tx.engines.make_engine(mode, subject(way), chunk=5) for way in (True, False))
+    mapped, memory = (tx.engines.make_engine(subject(way), mode=mode, chunk=5) for way in (True, False))
     given, rows = mapped._inputs().data["pretrain"], mapped.problem.datasets["pretrain"]
     for name in ("observations", "actions"):
         place = given[name].unsafe_buffer_pointer() if mode == "jax" else given[name].data_ptr()

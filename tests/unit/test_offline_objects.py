@@ -32,7 +32,7 @@ def lessons(subject, steps):
 
 
 def trained(subject, steps):
-    engine = make_engine("torch", subject, chunk=steps)
+    engine = make_engine(subject, mode="torch", chunk=steps)
     engine.start(0)
     engine.run(steps)
     return tree.named_leaves({"networks": engine.state().networks, "targets": engine.state().targets})

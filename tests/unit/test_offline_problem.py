@@ -35,7 +35,7 @@ QUICK = ("iql", "mbpo_rebrac", "td_infonce", "hilp")
 def test_modes_agree_over_the_switch_of_phases(name):
     found = {}
     for mode in ("torch", "jax"):
-        engine = make_engine(mode, made(name), dtype="float64", chunk=20)
+        engine = make_engine(made(name), mode=mode, dtype="float64", chunk=20)
         engine.start(0)
         logs = engine.run(20)
         found[mode] = {**logs, **tree.named_leaves(engine.state())}
@@ -101,7 +101,7 @@ def test_training_is_the_specified_one(name, double_precision):
     # One Adam with one count for all networks, zero gradients for those that a loss does not reach, the actor at every
     # fourth step of finetuning, and targets that follow the networks of before the step.
     subject = made(name)
-    engine = make_engine("jax", subject, dtype="float64", chunk=20)
+    engine = make_engine(subject, mode="jax", dtype="float64", chunk=20)
     engine.start(0)
     engine.run(15)
     networks, targets = by_hand(subject, 15)
@@ -113,7 +113,7 @@ def test_training_is_the_specified_one(name, double_precision):
 
 def test_an_actor_moves_between_its_steps_by_momentum():
     subject = made("iql", pretrain_steps=0)
-    engine = make_engine("torch", subject, chunk=1)
+    engine = make_engine(subject, mode="torch", chunk=1)
     engine.start(0)
     moved = []
     for _ in range(8):
@@ -125,7 +125,7 @@ def test_an_actor_moves_between_its_steps_by_momentum():
 
 
 def test_terms_of_the_other_phase_are_shown_as_they_were():
-    engine = make_engine("jax", made("iql"), chunk=20)
+    engine = make_engine(made("iql"), mode="jax", chunk=20)
     engine.start(0)
     logs = engine.run(20)
     cloned = logs["bc.bc_loss"]
@@ -137,7 +137,7 @@ def test_terms_of_the_other_phase_are_shown_as_they_were():
 
 
 def test_a_run_goes_on_bit_for_bit_over_the_switch():
-    engine = make_engine("jax", made("hilp"), chunk=20)
+    engine = make_engine(made("hilp"), mode="jax", chunk=20)
     engine.start(3)
     engine.run(6)
     kept = engine.state()
@@ -150,7 +150,7 @@ def test_a_run_goes_on_bit_for_bit_over_the_switch():
 
 
 def test_several_seeds_train_at_once():
-    engine = make_engine("jax", made("rebrac"), chunk=12, seeds=2)
+    engine = make_engine(made("rebrac"), mode="jax", chunk=12, seeds=2)
     engine.start(0)
     logs = engine.run(12)
     assert logs["loss"].shape == (12, 2) and (logs["loss"][:, 0] != logs["loss"][:, 1]).all()
@@ -161,7 +161,7 @@ def test_several_seeds_train_at_once():
 
 def test_the_cloned_actor_is_the_first_target_unless_faithful():
     def target_is_actor(faithful):
-        engine = make_engine("torch", made("rebrac", pretrain_steps=4, faithful=faithful), chunk=1)
+        engine = make_engine(made("rebrac", pretrain_steps=4, faithful=faithful), mode="torch", chunk=1)
         engine.start(0)
         engine.run(4)
         cloned = tree.named_leaves(engine.state().networks["actor"])
@@ -231,7 +231,7 @@ def test_imagined_rows_are_used_unless_faithful():
 
 def test_the_ring_of_imagined_rows_wraps_around():
     subject = made("mbpo_rebrac", pretrain_steps=0)
-    engine = make_engine("torch", subject, chunk=1)
+    engine = make_engine(subject, mode="torch", chunk=1)
     engine.start(0)
     engine.run(7)
     memory = engine.state().carry["memory"]
@@ -316,7 +316,7 @@ def test_zero_shot_evaluation_infers_the_latent_while_pretraining():
     subject = problem(
         few.small("hilp"), data, data, pretrain_steps=3, batch_size=4, task=MazeTask(maze, (1.5, 1.5), episodes=4)
     )
-    engine = make_engine("jax", subject, chunk=4)
+    engine = make_engine(subject, mode="jax", chunk=4)
     engine.start(0)
     engine.run(2)
     metrics = engine.evaluate()
@@ -330,7 +330,7 @@ def test_zero_shot_evaluation_infers_the_latent_while_pretraining():
 def test_losses_on_validation_data_are_shown():
     data = few.walks()
     subject = problem(few.small("iql"), None, data, batch_size=6, validation=few.walks(seed=1))
-    engine = make_engine("torch", subject, chunk=2)
+    engine = make_engine(subject, mode="torch", chunk=2)
     engine.start(0)
     engine.run(2)
     metrics = engine.evaluate()
@@ -341,7 +341,7 @@ def test_losses_on_validation_data_are_shown():
 def test_validation_shows_the_losses_of_the_phase(mode):
     data, other = few.walks(), few.walks(seed=1)
     subject = problem(few.small("fb_repr"), data, data, pretrain_steps=2, batch_size=6, validation=other)
-    engine = make_engine(mode, subject, chunk=1)
+    engine = make_engine(subject, mode=mode, chunk=1)
     engine.start(0)
     for step in range(4):
         shown = {name.removeprefix("validation.").split(".")[0] for name in engine.evaluate()}
@@ -355,7 +355,7 @@ def test_validation_in_pretraining_knows_no_task():
     for masks in (np.zeros, np.ones):
         other = few.walks(seed=1, masks=masks(54, np.float32), rewards=masks(54, np.float32))
         subject = problem(few.small("hilp"), few.walks(), few.walks(), pretrain_steps=2, batch_size=6, validation=other)
-        engine = make_engine("torch", subject, chunk=1)
+        engine = make_engine(subject, mode="torch", chunk=1)
         engine.start(0)
         shown.append(engine.evaluate())
     assert shown[0] == shown[1] and "validation.critic.critic_loss" in shown[0]
@@ -469,7 +469,7 @@ def test_an_agent_is_judged_in_gymnasium():
     subject = problem(
         few.small("iql"), None, data, batch_size=4, task=GymnasiumTask("Pendulum-v1", episodes=2, copies=2)
     )
-    engine = make_engine("torch", subject, chunk=2)
+    engine = make_engine(subject, mode="torch", chunk=2)
     engine.start(0)
     engine.run(2)
     first, again = engine.evaluate(), engine.evaluate()

@@ -25,7 +25,7 @@ def trained(agent, data, pretrain_steps, finetune_steps=0, seed=0, rate=2e-3):
         batch_size=256,
         optimizer=Optimizer(learning_rate=rate),
     )
-    engine = make_engine("jax", subject, chunk=500)
+    engine = make_engine(subject, mode="jax", chunk=500)
     engine.start(seed)
     engine.run(pretrain_steps + finetune_steps)
     return engine.state()

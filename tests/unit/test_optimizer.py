@@ -50,7 +50,7 @@ def test_finetuning_goes_on_with_moments_of_either_kind(before, after):
 
     pretrained = dataclasses.replace(made(before, pretrain_steps=2).init(0), step=np.array(2, np.int32))
     subject = made(after, pretrained=pretrained)
-    engine = tx.engines.make_engine("torch", subject)
+    engine = tx.engines.make_engine(subject, mode="torch")
     engine.start(0)
     engine.run(2)
     count = engine.state().optimizer.count

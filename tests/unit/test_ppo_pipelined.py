@@ -35,13 +35,13 @@ def run(engine, steps=3):
 
 @pytest.fixture(scope="module")
 def beside():
-    engine = make_engine("jax", subject(), dtype="float64", chunk=3)
+    engine = make_engine(subject(), mode="jax", dtype="float64", chunk=3)
     engine.start(0)
     return run(engine)
 
 
 def test_modes_agree(beside):
-    engine = make_engine("torch", subject(), dtype="float64", chunk=3)
+    engine = make_engine(subject(), mode="torch", dtype="float64", chunk=3)
     engine.start(0)
     found = run(engine)
     assert found.keys() == beside.keys()
@@ -50,7 +50,7 @@ def test_modes_agree(beside):
 
 
 def test_one_program_for_several_seeds_agrees_with_two_programs(beside):
-    engine = make_engine("jax", subject(), dtype="float64", chunk=3, seeds=2, seeds_as="program")
+    engine = make_engine(subject(), mode="jax", dtype="float64", chunk=3, seeds=2, seeds_as="program")
     engine.start(0)
     engine.run(3)
     for label, values in tree.named_leaves(engine.state()).items():
@@ -83,11 +83,11 @@ TERMS = ("loss", "policy_loss", "value_loss", "entropy_loss", "entropy", "approx
 
 
 def test_resuming_is_exact(beside):
-    engine = make_engine("jax", subject(), dtype="float64", chunk=3)
+    engine = make_engine(subject(), mode="jax", dtype="float64", chunk=3)
     engine.start(0)
     engine.run(1)
     kept = engine.state()
-    other = make_engine("jax", subject(), dtype="float64", chunk=3)
+    other = make_engine(subject(), mode="jax", dtype="float64", chunk=3)
     other.start(5)
     other.load(kept)
     other.run(2)

@@ -46,7 +46,7 @@ KINDS = {
 def test_modes_agree_on_whole_iterations(kind):
     found = {}
     for mode in ("torch", "jax"):
-        engine = make_engine(mode, KINDS[kind](), dtype="float64", chunk=3)
+        engine = make_engine(KINDS[kind](), mode=mode, dtype="float64", chunk=3)
         engine.start(0)
         logs = engine.run(3)
         found[mode] = {**logs, **tree.named_leaves(engine.state()), **engine.evaluate()}
@@ -63,12 +63,12 @@ def test_seeds_in_one_program_stop_their_updates_each_for_itself():
         quick = Optimizer(learning_rate=0.03, eps=1e-5)
         return problem(CartPole(time_limit=5), optimizer=quick, target_kl=0.01, **SMALL)
 
-    many = make_engine("jax", subject(), dtype="float64", chunk=3, seeds=3, seeds_as="program")
+    many = make_engine(subject(), mode="jax", dtype="float64", chunk=3, seeds=3, seeds_as="program")
     many.start(0)
     logs = many.run(3)
     assert len(set(logs["updates"].ravel())) > 2  # some stop early, not all of them together
     for seed in range(3):
-        one = make_engine("jax", subject(), dtype="float64", chunk=3)
+        one = make_engine(subject(), mode="jax", dtype="float64", chunk=3)
         one.start(seed)
         for name, want in one.run(3).items():
             np.testing.assert_allclose(logs[name][:, seed], want, rtol=1e-9, atol=1e-10, err_msg=name)
@@ -155,7 +155,7 @@ def by_hand(subject, seed=0):
 def test_an_iteration_is_the_one_written_out_by_hand():
     adam = Optimizer(learning_rate=0.01, eps=1e-5, clip_norm=0.5)
     subject = problem(CartPole(time_limit=5), optimizer=adam, normalise_rewards=False, **SMALL)
-    engine = make_engine("torch", subject, dtype="float64", chunk=1)
+    engine = make_engine(subject, mode="torch", dtype="float64", chunk=1)
     engine.start(0)
     engine.run(1)
     parameters, carry = by_hand(subject)
@@ -221,7 +221,7 @@ def test_updates_stop_at_the_divergence():
     options = {**SMALL, "epochs": 4}
     fast = Optimizer(learning_rate=0.1, eps=1e-5, clip_norm=0.5)
     subject = problem(CartPole(), optimizer=fast, target_kl=0.005, **options)
-    engine = make_engine("torch", subject, chunk=2)
+    engine = make_engine(subject, mode="torch", chunk=2)
     engine.start(0)
     logs = engine.run(2)
     assert (logs["updates"] < 12).all() and (logs["updates"] >= 1).all()
@@ -229,12 +229,12 @@ def test_updates_stop_at_the_divergence():
 
 def test_resuming_is_exact_to_the_bit_environments_included():
     subject = KINDS["cartpole"]()
-    whole = make_engine("jax", subject, chunk=2)
+    whole = make_engine(subject, mode="jax", chunk=2)
     whole.start(0)
     whole.run(2)
     kept = whole.state()
     whole.run(2)
-    again = make_engine("jax", subject, chunk=2)
+    again = make_engine(subject, mode="jax", chunk=2)
     again.load(kept)
     again.run(2)
     for name, want in tree.named_leaves(whole.state()).items():

@@ -19,8 +19,8 @@ from twinax.bridge import load_weights
 from twinax.errors import TwinaxError
 from twinax.runs import Diverged, Interrupted, checkpoint, resume, train
 from twinax.runs.directory import RunDirectory
-from twinax.runs.plan import Plan
 from twinax.runs.summary import command_line
+from twinax.train_options import TrainOptions
 
 sys.path.insert(0, str(Path(__file__).parent))
 from runs_probe import ProbeEngine, ProbeProblem
@@ -397,4 +397,4 @@ def test_bad_numbers(unchecked, tmp_path, options, sentence):
 )  # fmt: skip
 def test_the_command_is_kept(monkeypatch, argv, configured, expected):
     monkeypatch.setattr(sys, "argv", argv)
-    assert command_line(Plan(steps=10), configured).startswith(expected)
+    assert command_line(TrainOptions(steps=10), configured).startswith(expected)

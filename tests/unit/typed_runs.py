@@ -93,7 +93,7 @@ def train(family: str) -> None:
     problems, modes = FAMILIES[family]
     for name, problem in problems():
         for mode in modes:
-            engine = make_engine(mode, problem, chunk=3)
+            engine = make_engine(problem, mode=mode, chunk=3)
             engine.start(0)
             engine.run(3)
             engine.evaluate()

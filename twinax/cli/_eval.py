@@ -37,9 +37,7 @@ def run(found: Namespace) -> int:
     film = problem.present.show if found.film else None
     if found.film and film is None:
         raise TwinaxError(f"experiment={config.experiment} has no episode that could be filmed; leave --film out")
-    engine = engines.make_engine(
-        trainer.mode, problem, dtype=trainer.dtype, chunk=trainer.chunk, seeds=config.seeds, noise=trainer.noise
-    )
+    engine = engines.make_engine(problem, conf.train_options(config, devices=1))
     engine.start(config.seed)
     # What is left out of the problem is in the checkpoint all the same.
     state, meta = checkpoint.load(checkpoint.latest(directory, refused=warn), like=engine.state(), part=bool(left_out))

@@ -25,9 +25,7 @@ def run(found: Namespace) -> int:
     trainer, section = config.trainer, config.compare
     problem = conf.build_problem(config)
     begin = time.perf_counter()
-    engine = engines.make_engine(
-        trainer.mode, problem, dtype=trainer.dtype, chunk=trainer.chunk, seeds=config.seeds, noise=trainer.noise
-    )
+    engine = engines.make_engine(problem, conf.train_options(config))
     engine.start(config.seed)
     engine.run(1)
     first = time.perf_counter() - begin

@@ -133,9 +133,7 @@ def _trained(directory: str, overrides: list[str], seed: int, trust: bool) -> tu
     if not isinstance(problem, Agents):
         raise _no_world(f"{directory} is a run of experiment={config.experiment}, which")
     problem = dataclasses.replace(problem, evaluation_worlds=1)
-    engine = engines.make_engine(
-        config.trainer.mode, problem, dtype=config.trainer.dtype, chunk=config.trainer.chunk, seeds=config.seeds
-    )
+    engine = engines.make_engine(problem, conf.train_options(config, devices=1))
     engine.start(config.seed)
     state, _ = checkpoint.load(checkpoint.latest(directory, refused=_eval.warn), like=engine.state())
     first = (lambda leaf: leaf[0]) if config.seeds > 1 else (lambda leaf: leaf)

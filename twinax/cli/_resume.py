@@ -30,29 +30,19 @@ def run(found: Namespace) -> int:
     directory = Path(found.run)
     config = conf.restore_run(directory, found.overrides, found.trust)
     config.run.dir = str(directory)
-    trainer = config.trainer
-    devices = provide_devices(trainer.devices)
+    options = conf.train_options(config, devices=provide_devices(config.trainer.devices))
     problem = conf.build_problem(config)
     leads = is_leader()
-    if leads:
-        _train.print_start(config, problem, directory)
+    changed = options.as_dict()
+    changed.pop("seed")
     result = runs.resume(
         directory,
         problem,
-        steps=trainer.steps,
-        mode=trainer.mode,
-        seeds=config.seeds,
-        dtype=trainer.dtype,
-        log_every=trainer.log_every,
-        evaluate_every=trainer.evaluate_every,
-        checkpoint_every=trainer.checkpoint_every,
-        tensorboard=trainer.tensorboard,
-        noise=trainer.noise,
-        chunk=trainer.chunk,
-        devices=devices,
         progress=False if found.quiet or not leads else None,
         config=conf.as_dict(config),
+        announce=(lambda facts: _train.print_start(config, directory, facts)) if leads else None,
         writes=leads,
+        **changed,
     )
     if leads:
         _train.print_end(result.summary, directory)

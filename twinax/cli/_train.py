@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,55 +38,35 @@ def train(config: Any, quiet: bool = False) -> Path:
     from twinax import conf, runs
     from twinax.engines._hosts import is_leader, provide_devices
 
-    trainer = config.trainer
     # Not kept in the configuration: a run may go on with another number of processes.
-    devices = provide_devices(trainer.devices)
+    options = conf.train_options(config, devices=provide_devices(config.trainer.devices))
     problem = conf.build_problem(config)
     directory = _settings.choose_directory(config)
     config.run.dir = str(directory)
     leads = is_leader()
-    if leads:
-        print_start(config, problem, directory)
+    shown = {"config": conf.as_dict(config), "progress": False if quiet or not leads else None}
     if (other := conf.find_experiment(config.experiment).train(config)) is not None:
-        shown = False if quiet else None
-        result = other(problem, trainer.steps, config.seed, directory, conf.as_dict(config), progress=shown)
-        print_end(result.summary, directory)
-        return directory
-    result = runs.train(
-        problem,
-        mode=trainer.mode,
-        steps=trainer.steps,
-        seed=config.seed,
-        seeds=config.seeds,
-        run_dir=directory,
-        dtype=trainer.dtype,
-        log_every=trainer.log_every,
-        evaluate_every=trainer.evaluate_every,
-        checkpoint_every=trainer.checkpoint_every,
-        tensorboard=trainer.tensorboard,
-        noise=trainer.noise,
-        chunk=trainer.chunk,
-        devices=devices,
-        progress=False if quiet or not leads else None,
-        config=conf.as_dict(config),
-        writes=leads,
-    )
+        print_start(config, directory)
+        result = other(problem, options.steps, options.seed, directory, **shown)
+    else:
+        announce = (lambda facts: print_start(config, directory, facts)) if leads else None
+        result = runs.train(problem, options, run_dir=directory, announce=announce, writes=leads, **shown)
     if leads:
         print_end(result.summary, directory)
     return directory
 
 
-def print_start(config: Any, problem: Any, directory: Path) -> None:
+def print_start(config: Any, directory: Path, facts: Mapping[str, Any] | None = None) -> None:
     """What is about to happen."""
-    from twinax.networks import num_parameters
     from twinax.runs.summary import threads
 
     mode, seeds = config.trainer.mode, f", {config.seeds} seeds" if config.seeds > 1 else ""
+    numbers = {name: f"{value:,}" for name, value in (facts or {}).items()}
     _console.facts(
         {
             "problem": _settings.sentence(config),
             "mode": f"{mode}, {config.trainer.dtype}, {config.trainer.steps:,} steps, seed {config.seed}{seeds}",
-            "parameters": f"{num_parameters(problem.init(config.seed).networks):,}",
+            **numbers,
             "device": f"{device(mode)}, {threads(mode)} threads",
             "run": directory,
         }

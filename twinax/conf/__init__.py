@@ -12,7 +12,7 @@ from collections.abc import Callable
 from twinax.conf._compose import compose, restore, restore_run, split_commas
 from twinax.conf._keys import documentation, known_keys
 from twinax.conf._registry import Experiment, Group, Preset, experiment_names, find_experiment
-from twinax.conf._sections import Root, as_dict
+from twinax.conf._sections import Root, as_dict, train_options
 
 __all__ = [
     "Experiment",
@@ -30,6 +30,7 @@ __all__ = [
     "restore",
     "restore_run",
     "split_commas",
+    "train_options",
 ]
 
 

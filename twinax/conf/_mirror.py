@@ -8,10 +8,17 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def mirror(options: type, leave_out: Iterable[str] = (), base: type = object, **extra: Any) -> type:
+def mirror(
+    options: type,
+    leave_out: Iterable[str] = (),
+    base: type = object,
+    only: Iterable[str] | None = None,
+    **extra: Any,
+) -> type:
     """A section with the fields and defaults of a frozen options dataclass; tuples become lists.
 
-    `base` is a section whose fields come first; `extra` adds fields by their default, such as the `name` of a choice.
+    All of its fields but those to `leave_out`, or `only` some. `base` is a section whose fields come first; `extra`
+    adds fields by their default, such as the `name` of a choice.
 
     >>> from twinax.envs import Uniform
     >>> mirror(Uniform, name="uniform")()
@@ -20,7 +27,7 @@ def mirror(options: type, leave_out: Iterable[str] = (), base: type = object, **
     hints = typing.get_type_hints(options)
     fields: list[Any] = [(name, type(value), dataclasses.field(default=value)) for name, value in extra.items()]
     for field in dataclasses.fields(options):
-        if field.name in {*leave_out, *extra} or not field.init:
+        if field.name in {*leave_out, *extra} or not field.init or (only is not None and field.name not in only):
             continue
         kind, default = hints[field.name], field.default
         if typing.get_origin(kind) is tuple:

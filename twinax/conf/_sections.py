@@ -6,40 +6,22 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from twinax.errors import TwinaxError, UnknownName
+from twinax.conf._mirror import mirror, restore
+from twinax.errors import TwinaxError
+from twinax.train_options import TrainOptions, mode_name
 
-DTYPES = ("float32", "float64")
+ROOTS = ("seed", "seeds")
+"""Options of a run that stand at the root: seed=1 is short."""
 CHOSEN = "???"
 """Default of a section that a group fills in: OmegaConf's mark for a value that must come from elsewhere."""
-LARGEST_SEED = 2**32 - 1
 
 
 @dataclass
-class TrainerSection:
+class TrainerSection(mirror(TrainOptions, leave_out=ROOTS)):
     """How a problem is run."""
 
-    mode: str = "jax"
-    """Engine: torch (alias legacy), hybrid (PyTorch samples, JAX updates) or jax (one compiled program)."""
-    steps: int = 20_000
-    """Training steps; one step is one batch and one optimizer update."""
     batch_size: int = 16
     """Trajectories or rows in one step."""
-    chunk: int = 100
-    """Steps between two looks of the host; the jax mode compiles this many into one program."""
-    dtype: str = "float32"
-    """Precision of parameters and losses: float32 or float64."""
-    log_every: int | None = None
-    """Steps between two lines of metrics.jsonl; null lets the run choose."""
-    evaluate_every: int | None = None
-    """Steps between two evaluations; 0 means only at the end, null lets the run choose."""
-    checkpoint_every: int | None = None
-    """Steps between two checkpoints; 0 means only at both ends, null lets the run choose."""
-    noise: str = "shared"
-    """shared: the same draws in every mode; native: PyTorch's own generator (torch mode)."""
-    devices: int = 1
-    """Devices that share out the worlds of a run (jax mode, families that allow it); on a CPU they are threads."""
-    tensorboard: bool = False
-    """Also write TensorBoard files into the run directory."""
 
 
 @dataclass
@@ -81,15 +63,11 @@ class CompareSection:
 
 
 @dataclass
-class Root:
+class Root(mirror(TrainOptions, only=ROOTS)):
     """The root of every experiment's configuration; a family extends it with its own sections."""
 
     experiment: str = "gflownet"
     """Which experiment this is; the override experiment=NAME chooses it."""
-    seed: int = 0
-    """Root of initial weights and of all noise."""
-    seeds: int = 1
-    """How many seeds to train at once, from `seed` on (jax mode)."""
     trainer: TrainerSection = field(default_factory=TrainerSection)
     run: RunSection = field(default_factory=RunSection)
     parity: ParitySection = field(default_factory=ParitySection)
@@ -108,36 +86,24 @@ def at_least(least: int, **values: int | None) -> None:
             raise TwinaxError(f"{name.replace('__', '.')} is {value}; it must be at least {least}")
 
 
+def train_options(config: Root, **changed: Any) -> TrainOptions:
+    """How a configuration is run."""
+    return restore(config.trainer, **{name: getattr(config, name) for name in ROOTS} | changed)
+
+
 def check(config: Root) -> Root:
     """Refuse values that no experiment can use, and write modes by their own names."""
-    from twinax.engines import mode_name
-
-    trainer, compare = config.trainer, config.compare
-    at_least(
-        0,
-        seed=config.seed,
-        trainer__evaluate_every=trainer.evaluate_every,
-        trainer__checkpoint_every=trainer.checkpoint_every,
-        compare__warm_up=compare.warm_up,
-    )
+    compare = config.compare
+    config.trainer.mode = train_options(config).mode
+    at_least(0, compare__warm_up=compare.warm_up)
     at_least(
         1,
-        seeds=config.seeds,
-        trainer__steps=trainer.steps,
-        trainer__batch_size=trainer.batch_size,
-        trainer__chunk=trainer.chunk,
-        trainer__devices=trainer.devices,
-        trainer__log_every=trainer.log_every,
+        trainer__batch_size=config.trainer.batch_size,
         parity__steps=config.parity.steps,
         compare__repeats=compare.repeats,
         compare__steps=compare.steps,
         compare__parity_steps=compare.parity_steps,
     )
-    if config.seed > LARGEST_SEED:
-        raise TwinaxError(f"seed is {config.seed}; the largest is {LARGEST_SEED}")
-    if trainer.dtype not in DTYPES:
-        raise UnknownName("trainer.dtype", trainer.dtype, DTYPES)
-    trainer.mode = mode_name(trainer.mode)
     for section in (config.parity, compare):
         section.modes = list(dict.fromkeys(mode_name(mode) for mode in section.modes))
     if not compare.modes:

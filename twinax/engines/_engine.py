@@ -13,6 +13,7 @@ from twinax.errors import TwinaxError
 from twinax.memory import is_mapped
 from twinax.networks import num_parameters
 from twinax.problem import Inputs, Metrics, Problem, State
+from twinax.train_options import TrainOptions
 
 EVALUATION = 1
 """The noise stream of evaluations; training uses stream 0."""
@@ -33,8 +34,9 @@ class Engine(ABC):
     processes: int = 1
     """How many processes train together; `state` and `evaluate` are then asked for by all of them."""
 
-    def __init__(self, problem: Problem, *, dtype: str, chunk: int, seeds: int = 1):
-        self.problem, self.dtype, self.chunk, self.seeds = problem, dtype, chunk, seeds
+    def __init__(self, problem: Problem, options: TrainOptions):
+        self.problem, self.options = problem, options
+        self.dtype, self.chunk, self.seeds = options.dtype, options.chunk, options.seeds
         self.settings: dict[str, np.ndarray] = dict(problem.inputs().settings)
         self.compile_seconds = 0.0
         self.num_parameters = 0

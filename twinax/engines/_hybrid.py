@@ -18,6 +18,7 @@ from twinax.engines._jax import make_update, time_gradients
 from twinax.engines._torch import TorchEngine
 from twinax.optimizer import Moments
 from twinax.problem import Loss, Metrics, Problem, State
+from twinax.train_options import TrainOptions
 
 
 class HybridEngine(TorchEngine):
@@ -25,8 +26,8 @@ class HybridEngine(TorchEngine):
 
     mode = "hybrid"
 
-    def __init__(self, problem: Problem, *, dtype: str, chunk: int):
-        super().__init__(problem, dtype=dtype, chunk=chunk)
+    def __init__(self, problem: Problem, options: TrainOptions):
+        super().__init__(problem, options)
         self._trained: list[jax.Array] = []
         self._structure: Any = None
         self._programs: dict[Any, Any] = {}

@@ -21,6 +21,7 @@ from twinax.engines._side_by_side import SideBySide
 from twinax.noise import key_draws, shard_draws
 from twinax.optimizer import Optimizer
 from twinax.problem import Loss, Metrics, Problem, State, Update, logging
+from twinax.train_options import TrainOptions
 
 SEEDS = "seeds"
 
@@ -93,8 +94,9 @@ class JaxEngine(Engine):
 
     mode = "jax"
 
-    def __init__(self, problem: Problem, *, dtype: str, chunk: int, seeds: int = 1, devices: int = 1):
-        super().__init__(problem, dtype=dtype, chunk=chunk, seeds=seeds)
+    def __init__(self, problem: Problem, options: TrainOptions):
+        super().__init__(problem, options)
+        devices, seeds = options.devices, options.seeds
         self._devices = Devices(devices) if devices > 1 else None
         self.processes = num_processes()
         self._state: Any = None

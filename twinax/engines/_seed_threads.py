@@ -6,6 +6,7 @@ made of small operations. Programs that are started by several threads run side 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from twinax.engines._devices import whole
 from twinax.engines._engine import Engine
 from twinax.engines._jax import JaxEngine
 from twinax.problem import Problem, State
+from twinax.train_options import TrainOptions
 
 T = TypeVar("T")
 
@@ -27,12 +29,12 @@ class SeedThreads(Engine):
 
     mode = "jax"
 
-    def __init__(self, problem: Problem, *, dtype: str, chunk: int, seeds: int):
-        super().__init__(problem, dtype=dtype, chunk=chunk, seeds=seeds)
-        self._one = JaxEngine(problem, dtype=dtype, chunk=chunk)
+    def __init__(self, problem: Problem, options: TrainOptions):
+        super().__init__(problem, options)
+        self._one = JaxEngine(problem, dataclasses.replace(options, seeds=1))
         self._states: list[State] = []
         self._evaluation: Any = None
-        self._threads = ThreadPoolExecutor(seeds, thread_name_prefix="twinax")
+        self._threads = ThreadPoolExecutor(options.seeds, thread_name_prefix="twinax")
 
     def _load(self, state: State) -> None:
         self._states = [jax.tree.map(lambda x, k=k: jnp.array(x[k]), state) for k in range(self.seeds)]

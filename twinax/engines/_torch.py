@@ -18,6 +18,7 @@ from twinax.memory import is_mapped
 from twinax.noise import generator_draws, numpy_draws
 from twinax.optimizer import ALL, Moments, Optimizer
 from twinax.problem import Loss, Metrics, Problem, State, logging
+from twinax.train_options import TrainOptions
 
 
 def to_tensors(values: Any) -> Any:
@@ -129,9 +130,8 @@ class TorchEngine(Engine):
 
     mode = "torch"
 
-    def __init__(self, problem: Problem, *, dtype: str, chunk: int, noise: str = "shared"):
-        super().__init__(problem, dtype=dtype, chunk=chunk)
-        self.noise = noise
+    def __init__(self, problem: Problem, options: TrainOptions):
+        super().__init__(problem, options)
         self._blocks = DrawBlocks(problem.draws())
         self._state: Any = None
         self._update: Any = None
@@ -169,7 +169,7 @@ class TorchEngine(Engine):
         return int(self._state.step)
 
     def _draws(self, step: int) -> dict[str, torch.Tensor]:
-        if self.noise == "native":
+        if self.options.noise == "native":
             generator = torch.Generator().manual_seed((self._state.seed << 32) + step)
             draws = generator_draws(self.problem.draws(), generator)
         else:

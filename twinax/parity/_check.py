@@ -90,7 +90,7 @@ class _Ladder:
     def __post_init__(self):
         self.engines: dict[str, Engine] = {
             # One chunk, so that the jax mode compiles one program of the right length.
-            mode: make_engine(mode, self.problem, dtype=self.dtype, chunk=self.steps)
+            mode: make_engine(self.problem, mode=mode, dtype=self.dtype, chunk=self.steps)
             for mode in self.modes
         }
         self.sides: dict[str, Side] = make_sides(self.modes, self.problem)

@@ -22,9 +22,9 @@ from twinax.runs.divergence import Watch, doubt
 from twinax.runs.endings import Run, diverged, removed
 from twinax.runs.logger import Logger, tensorboard_sink
 from twinax.runs.metrics import Row
-from twinax.runs.plan import Plan
 from twinax.runs.progress import Progress
 from twinax.runs.summary import best, command_line, summarize
+from twinax.train_options import TrainOptions
 
 TIMES = ("seconds", "speed", "compile_seconds")
 """Of a checkpoint's description: how long the training took so far, its steps per second, and what compiling took."""
@@ -39,7 +39,7 @@ class Bookkeeping:
     def __init__(
         self,
         problem: Problem,
-        plan: Plan,
+        plan: TrainOptions,
         directory: RunDirectory | None,
         first: State,
         config: Any = None,
@@ -212,7 +212,7 @@ class Bookkeeping:
 
 @contextmanager
 def new_run(
-    problem: Problem, plan: Plan, directory: RunDirectory | None, first: State, config: Any, **options: Any
+    problem: Problem, plan: TrainOptions, directory: RunDirectory | None, first: State, config: Any, **options: Any
 ) -> Iterator[Bookkeeping]:
     """The bookkeeping of a training that begins: its directory is made and held, its configuration written."""
     settings = container(config) if config is not None else None

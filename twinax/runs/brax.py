@@ -20,7 +20,7 @@ from twinax.runs import endings
 from twinax.runs.bookkeeping import new_run
 from twinax.runs.directory import RunDirectory
 from twinax.runs.endings import Run
-from twinax.runs.plan import Plan
+from twinax.train_options import TrainOptions
 
 LOSSES = ("training/policy_loss", "training/v_loss", "training/entropy_loss", "training/total_loss")
 """What Brax says of its learning; the first that is no longer finite is named."""
@@ -63,7 +63,7 @@ def train_with_brax(
         activation=activation(subject.activation),
         **({"policy_obs_key": SEEN, "value_obs_key": WATCHED} if subject.world.privileged else {}),
     )
-    plan = Plan.make(steps, seed=seed)
+    plan = TrainOptions(steps=steps, seed=seed).with_intervals()
     directory = RunDirectory(Path(run_dir)) if run_dir is not None else None
     if directory is not None:
         directory.refuse_if_used()

@@ -8,7 +8,7 @@ from typing import Any
 
 from twinax.errors import TwinaxError
 from twinax.runs import files, plain, sealed
-from twinax.runs.plan import Plan
+from twinax.train_options import TrainOptions
 
 FORMAT = 2
 META = "meta.json"
@@ -43,7 +43,7 @@ def read_meta(directory: Path | str) -> dict[str, Any]:
         if name in meta and not fits(meta[name]):
             raise BadCheckpoint(f"{path} has the {name} {str(meta[name])[:80]!r}, which is not {wanted}")
     try:
-        Plan.stored(meta.get("plan") or {})
+        TrainOptions.stored(meta.get("plan") or {})
     except TwinaxError as error:
         raise BadCheckpoint(f"{path} holds a plan that cannot be followed: {error}") from error
     if directory.name.isdecimal() and int(directory.name) != meta["step"]:

@@ -10,7 +10,7 @@ import numpy as np
 from twinax.runs.metrics import Row
 from twinax.runs.pictures import PREFIX
 from twinax.runs.plain import plain
-from twinax.runs.plan import Plan
+from twinax.train_options import TrainOptions
 
 
 class Recorder:
@@ -20,7 +20,7 @@ class Recorder:
     `window`, over a resume.
     """
 
-    def __init__(self, plan: Plan, window: Mapping[str, Any] | None = None):
+    def __init__(self, plan: TrainOptions, window: Mapping[str, Any] | None = None):
         self._plan = plan
         self._sum = float(window["sum"]) if window else 0.0
         self._count = int(window["count"]) if window else 0

@@ -14,15 +14,15 @@ from twinax.errors import TwinaxError
 from twinax.runs.metrics import Row
 from twinax.runs.pictures import PREFIX
 from twinax.runs.plain import plain
-from twinax.runs.plan import Plan
 from twinax.runs.versions import versions
+from twinax.train_options import TrainOptions
 
 NO_RESULTS = ("steps", "seconds", "seed", "seeds", "threads", "parameters", "loss_per_seed")
 """Numbers of a summary that say nothing of what was learned."""
 
 
 def summarize(
-    plan: Plan,
+    plan: TrainOptions,
     status: str,
     done: int,
     row: Row | None,
@@ -113,7 +113,7 @@ def threads(mode: str) -> int:
     return os.cpu_count() or 1
 
 
-def command_line(plan: Plan, configured: bool) -> str:
+def command_line(plan: TrainOptions, configured: bool) -> str:
     """The command that started this process, or the Python call when there was no configuration."""
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else ""
     if not configured or program in ("", "-c", "-m"):
