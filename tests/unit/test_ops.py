@@ -129,6 +129,7 @@ PROBES = np.array([[-1.0, 0.0, 0.25], [0.5, 2.0, 9.0]])
 SEVERAL = RNG.integers(0, 6, (4, 3)).astype(np.int32)
 CUBE = RNG.normal(size=(2, 3, 4))
 IMAGES = RNG.normal(size=(2, 6, 5, 3))
+QUERIES = np.random.default_rng(9).normal(size=(2, 3, 4, 5))
 KERNEL = RNG.normal(size=(2, 3, 3, 3))
 TIES = np.array([[2.0, 1.0, 1.0, 0.0, 1.0], [0.0, 0.0, INF, -INF, 0.0], [INF, INF, INF, INF, INF]])
 
@@ -336,6 +337,17 @@ CASES = [
     Case("linear", ops.linear, (RNG.normal(size=(5, 12)), WEIGHT, BIAS)),
     Case("layer_norm", lambda x, w, b: ops.layer_norm(x, w, b, 1e-6), (X, Y[0], Y[1])),
     Case("layer_norm", lambda x, w, b: ops.layer_norm(x, w, b, 0.1), (np.zeros((2, 3, 6)), Y[0], Y[1])),
+    Case("layer_norm", lambda x: ops.layer_norm(x, None, None, 1e-6), (X,)),
+    Case("layer_norm", lambda x, w: ops.layer_norm(x, w, None, 1e-6), (X, Y[0])),
+    Case("group_norm", lambda x, w, b: ops.group_norm(x, 2, w, b, 1e-5), (IMAGES, Y[0], Y[1])),
+    Case("group_norm", lambda x, w: ops.group_norm(x, 3, w, None, 0.1), (X, Y[0])),
+    Case("group_norm", lambda x: ops.group_norm(x, 1, None, None, 1e-5), (CUBE,)),
+    Case("attention", ops.attention, (CUBE, CUBE[:, ::-1].copy(), CUBE * CUBE)),
+    Case("attention", ops.attention, (QUERIES, QUERIES[:, :, :3], QUERIES[:, :, 1:4], QUERIES[..., :3] > 0)),
+    Case("attention", ops.attention, (QUERIES, X[:, :5], X[:, :2], MASK[2:, None, None, :4])),
+    Case("attention", lambda q: ops.attention(q, q[..., 1:, :], q[..., :-1, :], causal=True), (QUERIES,)),
+    Case("attention", lambda q, m: ops.attention(q, q, q, m, causal=True), (QUERIES, MASK[:, :4])),
+    Case("attention", ops.attention, (X, Y, X, MASK[:, :4])),
     Case("least_squares", ops.least_squares, (RNG.normal(size=(9, 4)), RNG.normal(size=9)), False),
     Case("least_squares", ops.least_squares, (np.ones((9, 4)), RNG.normal(size=9)), False),
     Case("least_squares", ops.least_squares, (X, RNG.normal(size=4)), False),

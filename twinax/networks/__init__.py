@@ -1,19 +1,31 @@
 """Networks, each defined once: the framework of their leaves decides where they run."""
 
+from twinax.networks._attention import MultiheadAttention
+from twinax.networks._embedding import Embedding
 from twinax.networks._layers import ACTIVATIONS, ActingLinear, KHot, Linear, acting, activation
 from twinax.networks._mlp import MLP, Ensemble, input_gradient, perceptron
 from twinax.networks._noisy import NoisyLinear
+from twinax.networks._norms import LayerNorm
+from twinax.networks._residual import ResidualBlock, ResidualMLP
 from twinax.networks._torch_module import as_torch_module
+from twinax.networks._transformer import TransformerEncoder, TransformerEncoderLayer
 from twinax.networks._trees import ema, frozen, num_parameters
 
 __all__ = [
     "ACTIVATIONS",
     "MLP",
     "ActingLinear",
+    "Embedding",
     "Ensemble",
     "KHot",
+    "LayerNorm",
     "Linear",
+    "MultiheadAttention",
     "NoisyLinear",
+    "ResidualBlock",
+    "ResidualMLP",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "acting",
     "activation",
     "as_torch_module",

@@ -18,7 +18,8 @@ import numpy as np
 
 from twinax import ops
 from twinax.errors import TwinaxError, UnknownName
-from twinax.offline._networks import Bilinear, Encoded, LayerNorm, Metric, Perceptron
+from twinax.networks import LayerNorm
+from twinax.offline._networks import NORM_EPS, Bilinear, Encoded, Metric, Perceptron
 from twinax.types import Array, Float
 
 Border = tuple[tuple[int, int], tuple[int, int]]
@@ -134,7 +135,7 @@ class Impala(eqx.Module):
         stacks = tuple(Stack.init(rng, a, b, blocks) for a, b in zip(inputs[:-1], inputs[1:], strict=True))
         places = math.prod(-(-size // 2 ** len(widths)) for size in (height, width))
         dense = Perceptron.init(rng, places * inputs[-1], hidden, norm=norm)
-        return cls(stacks, LayerNorm.init(inputs[-1]) if norm else None, dense, shape)
+        return cls(stacks, LayerNorm.init(inputs[-1], NORM_EPS) if norm else None, dense, shape)
 
     @property
     def width(self) -> int:

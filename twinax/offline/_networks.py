@@ -14,7 +14,7 @@ import equinox as eqx
 import numpy as np
 
 from twinax import ops, tree
-from twinax.networks import Ensemble, Linear
+from twinax.networks import Ensemble, LayerNorm, Linear
 from twinax.networks._distributions import log_normal, log_tanh_slope
 from twinax.types import Array, Float
 
@@ -22,22 +22,10 @@ LOG_STD = (-5.0, 2.0)
 """Limits of an actor's learned log standard deviations."""
 STDS = ("one", "free", "state")
 """An actor's standard deviation: 1, a learned vector, or a layer."""
+NORM_EPS = 1e-6
+"""What Flax adds to the variance in a LayerNorm."""
 HEAD_SCALE = 0.01
 """Scale of the variance of an actor's last weights: its first actions are near zero."""
-
-
-class LayerNorm(eqx.Module):
-    """Mean 0 and variance 1 over the last axis, then a learned scale and shift."""
-
-    weight: Array
-    bias: Array
-
-    @classmethod
-    def init(cls, width: int) -> LayerNorm:
-        return cls(np.ones(width, np.float32), np.zeros(width, np.float32))
-
-    def __call__(self, x: Any) -> Array:
-        return ops.layer_norm(x, self.weight, self.bias, 1e-6)
 
 
 class Perceptron(eqx.Module):
@@ -65,7 +53,7 @@ class Perceptron(eqx.Module):
         """Without `outputs` the last hidden layer is the output, activated."""
         sizes = [inputs, *hidden, *([] if outputs is None else [outputs])]
         layers = tuple(Linear.xavier(rng, a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
-        return cls(layers, tuple(LayerNorm.init(width) for width in hidden) if norm else (), outputs is None)
+        return cls(layers, tuple(LayerNorm.init(width, NORM_EPS) for width in hidden) if norm else (), outputs is None)
 
     def __call__(self, *parts: Any) -> Array:
         x = joined(*parts)

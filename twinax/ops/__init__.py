@@ -432,8 +432,25 @@ def least_squares(rows: Any, wanted: Any) -> Any:
 
 
 def layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """The last axis with mean 0 and variance 1, then times weight plus bias; eps is added to the variance."""
+    """The last axis with mean 0 and variance 1, then times weight plus bias, where there are any; eps is added to the
+    variance."""
     return _of[type(x)].layer_norm(x, weight, bias, eps)
+
+
+def group_norm(x: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+    """Each group of neighbouring channels of (batch, channels, *places) with mean 0 and variance 1 over all places,
+    then each channel times its weight plus its bias, where there are any; eps is added to the variance."""
+    return _of[type(x)].group_norm(x, groups, weight, bias, eps)
+
+
+def attention(query: Any, key: Any, value: Any, mask: Any = None, causal: bool = False) -> Any:
+    """Means of the values (..., keys, width) for each query (..., queries, width), with softmax(query . key /
+    sqrt(width)) as weights.
+
+    A query looks at the keys where the mask (..., queries, keys) is True, if causal only at those that do not come
+    after it. A query that may look at nothing gets zeros and gives no gradient.
+    """
+    return _of[type(query)].attention(query, key, value, mask, causal)
 
 
 def conv2d(x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: Any = None) -> Any:
@@ -550,6 +567,7 @@ __all__ = [
     "any",
     "arange",
     "argmax",
+    "attention",
     "backend",
     "broadcast",
     "cast",
@@ -569,6 +587,7 @@ __all__ = [
     "full",
     "gather",
     "gelu",
+    "group_norm",
     "host_call",
     "huber",
     "khot_linear",

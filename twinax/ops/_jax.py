@@ -245,7 +245,25 @@ def least_squares(rows, wanted):
 
 def layer_norm(x, weight, bias, eps):
     centred = x - jnp.mean(x, -1, keepdims=True)
-    return centred * lax.rsqrt(jnp.mean(centred * centred, -1, keepdims=True) + eps) * weight + bias
+    y = centred * lax.rsqrt(jnp.mean(centred * centred, -1, keepdims=True) + eps)
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+def group_norm(x, groups, weight, bias, eps):
+    flat = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
+    y = layer_norm(flat, None, None, eps).reshape(x.shape)
+    weight, bias = (p if p is None else p.reshape(-1, *[1] * (x.ndim - 2)) for p in (weight, bias))
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+def attention(query, key, value, mask, causal):
+    if causal:
+        before = jnp.tril(jnp.ones((query.shape[-2], key.shape[-2]), bool))
+        mask = before if mask is None else mask & before
+    weights = jnp.exp(log_softmax(query @ swap_last(key) / math.sqrt(query.shape[-1]), mask, -1))
+    return (weights if mask is None else where(mask, weights, 0)) @ value
 
 
 def conv2d(x, weight, bias, stride, padding):

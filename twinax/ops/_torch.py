@@ -246,6 +246,16 @@ def layer_norm(x, weight, bias, eps):
     return F.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
+def group_norm(x, groups, weight, bias, eps):
+    return F.group_norm(x, groups, weight, bias, eps)
+
+
+def attention(query, key, value, mask, causal):
+    if mask is not None and causal:
+        mask = mask & torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
+    return F.scaled_dot_product_attention(query, key, value, mask, is_causal=causal and mask is None)
+
+
 def conv2d(x, weight, bias, stride, padding):
     border = same_padding(x.shape[1:3], weight.shape[2:], stride) if padding is None else padding
     # A view, not a copy: to PyTorch these are images whose channels lie last in memory.
