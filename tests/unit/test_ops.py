@@ -130,6 +130,11 @@ SEVERAL = RNG.integers(0, 6, (4, 3)).astype(np.int32)
 CUBE = RNG.normal(size=(2, 3, 4))
 IMAGES = RNG.normal(size=(2, 6, 5, 3))
 QUERIES = np.random.default_rng(9).normal(size=(2, 3, 4, 5))
+SERIES = np.random.default_rng(10).normal(size=(5, 4, 2))
+GATES, MORE_GATES = (
+    tuple(np.random.default_rng(n).normal(size=shape) for shape in ((n * 3, 2), (n * 3, 3), n * 3, n * 3))
+    for n in (3, 4)
+)
 KERNEL = RNG.normal(size=(2, 3, 3, 3))
 TIES = np.array([[2.0, 1.0, 1.0, 0.0, 1.0], [0.0, 0.0, INF, -INF, 0.0], [INF, INF, INF, INF, INF]])
 
@@ -348,6 +353,16 @@ CASES = [
     Case("attention", lambda q: ops.attention(q, q[..., 1:, :], q[..., :-1, :], causal=True), (QUERIES,)),
     Case("attention", lambda q, m: ops.attention(q, q, q, m, causal=True), (QUERIES, MASK[:, :4])),
     Case("attention", ops.attention, (X, Y, X, MASK[:, :4])),
+    *(
+        Case("gru", ops.gru, (SERIES[:times, :rows], X[:rows, :3], *GATES[:number]))
+        for times, rows, number in ((5, 4, 4), (1, 4, 4), (5, 2, 2))
+    ),
+    *(
+        Case("lstm", ops.lstm, (SERIES[:times, :rows], (X[:rows, :3], Y[:rows, :3]), *MORE_GATES[:number]))
+        for times, rows, number in ((5, 4, 4), (1, 4, 4), (5, 2, 2))
+    ),
+    Case("gru", ops.gru, (SERIES[:, 0], X[0, :3], *GATES)),
+    Case("lstm", ops.lstm, (SERIES.reshape(5, 2, 2, 2), (CUBE[:, :2, :3], CUBE[:, 1:, 1:]), *MORE_GATES)),
     Case("least_squares", ops.least_squares, (RNG.normal(size=(9, 4)), RNG.normal(size=9)), False),
     Case("least_squares", ops.least_squares, (np.ones((9, 4)), RNG.normal(size=9)), False),
     Case("least_squares", ops.least_squares, (X, RNG.normal(size=4)), False),

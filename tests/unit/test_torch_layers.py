@@ -17,9 +17,13 @@ from torch import nn
 from twinax import bridge
 from twinax.errors import TwinaxError
 from twinax.networks import (
+    GRU,
+    LSTM,
     Embedding,
+    GRUCell,
     LayerNorm,
     Linear,
+    LSTMCell,
     MultiheadAttention,
     ResidualBlock,
     ResidualMLP,
@@ -159,6 +163,30 @@ CASES = {
         lambda net, x, before: net(x),
         lambda net, x, before: net(x, mask=~before, is_causal=True),
     ),
+    "gru cell": Case(lambda r: GRUCell.init(r, 8, 3), lambda: nn.GRUCell(8, 3), (OTHERS[0], OTHERS[1, :, :3])),
+    "lstm cell": Case(
+        lambda r: LSTMCell.init(r, 8, 3),
+        lambda: nn.LSTMCell(8, 3),
+        (OTHERS[0], OTHERS[1, :, :3], OTHERS[2, :, :3]),
+        lambda net, x, *state: net(x, state),
+        lambda net, x, *state: net(x, state),
+    ),
+    "gru": Case(lambda r: GRU.init(r, 8, 3), lambda: nn.GRU(8, 3), (X,)),
+    "gru without bias": Case(
+        lambda r: GRU.init(r, 8, 3, layers=2, bias=False), lambda: nn.GRU(8, 3, 2, bias=False), (X,)
+    ),
+    "gru of two layers with a state": Case(
+        lambda r: GRU.init(r, 8, 3, layers=2), lambda: nn.GRU(8, 3, 2), (X, X[:2, :, :3])
+    ),
+    "gru of one row": Case(lambda r: GRU.init(r, 8, 3), lambda: nn.GRU(8, 3), (X[0],)),
+    "lstm": Case(lambda r: LSTM.init(r, 8, 3), lambda: nn.LSTM(8, 3), (X,)),
+    "lstm of two layers with a state": Case(
+        lambda r: LSTM.init(r, 8, 3, layers=2),
+        lambda: nn.LSTM(8, 3, 2),
+        (X, X[:2, :, :3], X[:2, :, 3:6]),
+        lambda net, x, *state: net(x, state),
+        lambda net, x, *state: net(x, state),
+    ),
     "residual block": Case(lambda r: ResidualBlock.init(r, 8, 12), lambda: Residual(8, 12), (X,)),
     "residual mlp": Case(lambda r: ResidualMLP.init(r, 8, 6, 2, 3), DeepResidual, (X,)),
 }
@@ -259,6 +287,8 @@ def test_weights_survive_a_file(name, tmp_path):
 
 
 WIDE: dict[str, tuple[Callable, Callable]] = {
+    "gru": (lambda r: GRU.init(r, 20, 50, layers=2), lambda: nn.GRU(20, 50, 2)),
+    "lstm": (lambda r: LSTM.init(r, 20, 50), lambda: nn.LSTM(20, 50)),
     "embedding": (lambda r: Embedding.init(r, 40, 50, padding=3), lambda: nn.Embedding(40, 50, padding_idx=3)),
     "attention": (lambda r: MultiheadAttention.init(r, 60, 3), lambda: nn.MultiheadAttention(60, 3)),
     "transformer": (
@@ -315,10 +345,33 @@ def test_a_causal_network_does_not_see_what_comes_later():
 
 
 def test_inputs_take_the_precision_of_the_weights():
-    for name in ("layer norm", "self-attention", "causal transformer", "residual mlp"):
+    for name in ("layer norm", "self-attention", "gru", "causal transformer", "residual mlp"):
         net = CASES[name].ours(np.random.default_rng(0))
-        assert as_torch_module(net)(torch.from_numpy(X)).dtype == torch.float32
-        assert net(X).dtype == np.float32
+        for y in jtu.tree_leaves((as_torch_module(net)(torch.from_numpy(X)), net(X))):
+            assert str(y.dtype).endswith("float32")
+
+
+@pytest.mark.parametrize("name", ["gru of two layers with a state", "lstm of two layers with a state"])
+@pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy, jnp.asarray], ids=["numpy", "torch", "jax"])
+def test_steps_one_by_one_are_the_whole_series(name, convert, double_precision):
+    net, x = jtu.tree_map(convert, made(name)), convert(X)
+    outputs, last = net(x)
+    state, found = net.zero_state(5), []
+    for t in range(3):
+        y, state = net.step(x[t], state if t else None)
+        found.append(y)
+    assert_close(list(outputs), found)
+    assert_close(last, state)
+    assert_close(net(x, net.zero_state(5)), (outputs, last))
+    # Any leading axes
+    assert_close(net(x.reshape(3, 5, 1, 8))[0].reshape(3, 5, 3), outputs)
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM])
+def test_the_program_does_not_grow_with_time(kind):
+    net = jtu.tree_map(jnp.asarray, kind.init(np.random.default_rng(0), 3, 4))
+    short, long = (str(jax.make_jaxpr(lambda x: net(x)[0])(jnp.zeros((n, 2, 3)))).count("\n") for n in (5, 500))
+    assert short == long
 
 
 @pytest.mark.parametrize(
@@ -331,6 +384,9 @@ def test_inputs_take_the_precision_of_the_weights():
         (lambda r: TransformerEncoder.init(r, 0, 8, 2), "a transformer has 0 layers"),
         (lambda r: TransformerEncoderLayer.init(r, 8, 2, act="rellu"), "unknown activation 'rellu'"),
         (lambda r: ResidualMLP.init(r, 8, 6, 0, 3), "a ResidualMLP has .*'blocks': 0"),
+        (lambda r: GRU.init(r, 3, 4, layers=0), "a GRU has 0 layers"),
+        (lambda r: LSTM.init(r, 3, 0), "a LSTMCell has 3 inputs and a state of 0"),
+        (lambda r: GRU.init(r, 8, 4)(X, X[:1, :, :3]), r"state of the GRU has shape \(1, 5, 3\), but \(1, 5, 4\)"),
         (lambda r: attention(r)(X, value=X), "values without keys"),
         (lambda r: attention(r)(X, mask=MASK + 0.0), "mask of an attention has the dtype float64"),
     ],

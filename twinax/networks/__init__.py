@@ -6,6 +6,7 @@ from twinax.networks._layers import ACTIVATIONS, ActingLinear, KHot, Linear, act
 from twinax.networks._mlp import MLP, Ensemble, input_gradient, perceptron
 from twinax.networks._noisy import NoisyLinear
 from twinax.networks._norms import LayerNorm
+from twinax.networks._recurrent import GRU, LSTM, GRUCell, LSTMCell
 from twinax.networks._residual import ResidualBlock, ResidualMLP
 from twinax.networks._torch_module import as_torch_module
 from twinax.networks._transformer import TransformerEncoder, TransformerEncoderLayer
@@ -13,11 +14,15 @@ from twinax.networks._trees import ema, frozen, num_parameters
 
 __all__ = [
     "ACTIVATIONS",
+    "GRU",
+    "LSTM",
     "MLP",
     "ActingLinear",
     "Embedding",
     "Ensemble",
+    "GRUCell",
     "KHot",
+    "LSTMCell",
     "LayerNorm",
     "Linear",
     "MultiheadAttention",

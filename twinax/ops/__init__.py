@@ -453,6 +453,23 @@ def attention(query: Any, key: Any, value: Any, mask: Any = None, causal: bool =
     return _of[type(query)].attention(query, key, value, mask, causal)
 
 
+def gru(x: Any, state: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any = None, bias_hh: Any = None) -> Any:
+    """A layer of gated recurrent units over time: outputs (time, *rows, hidden) and the last state (*rows, hidden).
+
+    `x` is (time, *rows, inputs). The weights are PyTorch's, with the rows of reset, update and new below each other.
+    """
+    return _of[type(weight_ih)].gru(x, state, weight_ih, weight_hh, bias_ih, bias_hh)
+
+
+def lstm(x: Any, state: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any = None, bias_hh: Any = None) -> Any:
+    """A layer of long short-term memory over time: outputs (time, *rows, hidden) and the last state.
+
+    The state is a pair (hidden, cell). The weights are PyTorch's, with the rows of input, forget, new and output below
+    each other.
+    """
+    return _of[type(weight_ih)].lstm(x, state, weight_ih, weight_hh, bias_ih, bias_hh)
+
+
 def conv2d(x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: Any = None) -> Any:
     """Images (batch, height, width, in) convolved with PyTorch's layout of a weight: (out, in, height, width).
 
@@ -588,6 +605,7 @@ __all__ = [
     "gather",
     "gelu",
     "group_norm",
+    "gru",
     "host_call",
     "huber",
     "khot_linear",
@@ -601,6 +619,7 @@ __all__ = [
     "log_sigmoid",
     "log_softmax",
     "logsumexp",
+    "lstm",
     "map_rows",
     "max",
     "max_pool",

@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 from jax.experimental import io_callback
 
+from twinax.ops import _gates
 from twinax.ops._axis import current_seed_axis, current_shards
 from twinax.ops._order import index_bits
 from twinax.ops._windows import same_padding
@@ -264,6 +265,9 @@ def attention(query, key, value, mask, causal):
         mask = before if mask is None else mask & before
     weights = jnp.exp(log_softmax(query @ swap_last(key) / math.sqrt(query.shape[-1]), mask, -1))
     return (weights if mask is None else where(mask, weights, 0)) @ value
+
+
+gru, lstm = _gates.gru, _gates.lstm
 
 
 def conv2d(x, weight, bias, stride, padding):

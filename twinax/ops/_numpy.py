@@ -8,7 +8,7 @@ from functools import partial
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax.ops import _eager
+from twinax.ops import _eager, _gates
 from twinax.ops._order import index_bits
 from twinax.ops._windows import same_padding
 
@@ -252,6 +252,9 @@ def attention(query, key, value, mask, causal):
         mask = before if mask is None else mask & before
     weights = np.exp(log_softmax(query @ swap_last(key) / math.sqrt(query.shape[-1]), mask, -1))
     return (weights if mask is None else where(mask, weights, 0)) @ value
+
+
+gru, lstm = _gates.gru, _gates.lstm
 
 
 def conv2d(x, weight, bias, stride, padding):

@@ -256,6 +256,43 @@ def attention(query, key, value, mask, causal):
     return F.scaled_dot_product_attention(query, key, value, mask, is_causal=causal and mask is None)
 
 
+def gru(x, state, weight_ih, weight_hh, bias_ih, bias_hh):
+    if x.dim() != 3:
+        return _in_rows(gru, x, state, weight_ih, weight_hh, bias_ih, bias_hh)
+    if x.shape[0] == 1:
+        state = torch.gru_cell(x[0], state, weight_ih, weight_hh, bias_ih, bias_hh)
+        return state[None], state
+    weights, biased = _listed(weight_ih, weight_hh, bias_ih, bias_hh)
+    y, state = torch.gru(x, state[None], weights, biased, 1, 0.0, torch.is_grad_enabled(), False, False)
+    return y, state[0]
+
+
+def lstm(x, state, weight_ih, weight_hh, bias_ih, bias_hh):
+    if x.dim() != 3:
+        return _in_rows(lstm, x, state, weight_ih, weight_hh, bias_ih, bias_hh)
+    hidden, memory = state
+    if x.shape[0] == 1:
+        hidden, memory = torch.lstm_cell(x[0], (hidden, memory), weight_ih, weight_hh, bias_ih, bias_hh)
+        return hidden[None], (hidden, memory)
+    weights, biased = _listed(weight_ih, weight_hh, bias_ih, bias_hh)
+    both = (hidden[None], memory[None])
+    y, hidden, memory = torch.lstm(x, both, weights, biased, 1, 0.0, torch.is_grad_enabled(), False, False)
+    return y, (hidden[0], memory[0])
+
+
+def _listed(weight_ih, weight_hh, bias_ih, bias_hh):
+    """The weights of a layer that has all of its biases or none, and whether it has them."""
+    return ([weight_ih, weight_hh], False) if bias_ih is None else ([weight_ih, weight_hh, bias_ih, bias_hh], True)
+
+
+def _in_rows(function, x, state, *weights):
+    """PyTorch's layers know one axis of rows; here it may be several, or none."""
+    rows = x.shape[1:-1]
+    flat = jtu.tree_map(lambda s: s.reshape(math.prod(rows), s.shape[-1]), state)
+    y, state = function(x.reshape(len(x), math.prod(rows), x.shape[-1]), flat, *weights)
+    return y.reshape(len(x), *rows, y.shape[-1]), jtu.tree_map(lambda s: s.reshape(*rows, s.shape[-1]), state)
+
+
 def conv2d(x, weight, bias, stride, padding):
     border = same_padding(x.shape[1:3], weight.shape[2:], stride) if padding is None else padding
     # A view, not a copy: to PyTorch these are images whose channels lie last in memory.
