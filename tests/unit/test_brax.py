@@ -87,7 +87,8 @@ def test_values_are_read_as_well(name):
     from brax.training.acme import running_statistics
     from brax.training.agents.ppo import networks as brax_networks
 
-    own: Any = {"gelu": lambda x: jax.nn.gelu(x, approximate=False)}.get(name, getattr(jax.nn, name))
+    forms = {"gelu": lambda x: jax.nn.gelu(x, approximate=False), "gelu_tanh": jax.nn.gelu}
+    own: Any = forms.get(name) or getattr(jax.nn, name)
     network = brax_networks.make_ppo_networks(
         4, 2, policy_hidden_layer_sizes=(6,), value_hidden_layer_sizes=(5, 7), activation=own
     )

@@ -13,9 +13,9 @@ import slow_offline as slow
 import torch
 
 from twinax import tree
-from twinax.networks import Ensemble
+from twinax.networks import MLP, Ensemble
 from twinax.offline import AGENTS
-from twinax.offline._networks import Actor, Bilinear, Gaussian, Intention, Metric, Perceptron, Value
+from twinax.offline._networks import Actor, Bilinear, Gaussian, Intention, Metric, Value
 
 ROWS = np.random.default_rng(1).normal(size=(4, 3))
 
@@ -27,13 +27,14 @@ def away(net, seed=0):
 
 
 def made(kind, *args, **options):
-    return away(kind.init(np.random.default_rng(0), *args, **options))
+    make = kind.xavier if kind is MLP else kind.init
+    return away(make(np.random.default_rng(0), *args, **options))
 
 
 @pytest.mark.parametrize("norm", [True, False])
 @pytest.mark.parametrize("outputs", [None, 1, 2])
 def test_a_perceptron_is_linear_gelu_layer_norm(norm, outputs):
-    net = made(Perceptron, 3, (7, 5), outputs, norm=norm)
+    net = made(MLP, 3, (7, 5), outputs, norm=norm)
     want = [slow.perceptron(net, slow.row(ROWS, i)) for i in range(4)]
     np.testing.assert_allclose(net(ROWS), want, rtol=1e-11)
     assert len(net.norms) == 2 * norm
@@ -41,9 +42,9 @@ def test_a_perceptron_is_linear_gelu_layer_norm(norm, outputs):
 
 def test_layer_norm_adds_a_millionth_to_the_variance():
     # Of numbers this close to each other the eps is most of the variance.
-    net = made(Perceptron, 3, (4,), 2)
+    net = made(MLP, 3, (4,), 2)
     close = dataclasses.replace(net.layers[0], weight=1e-3 * net.layers[0].weight, bias=np.full(4, 0.2))
-    net = Perceptron((close, net.layers[1]), net.norms, net.final)
+    net = dataclasses.replace(net, layers=(close, net.layers[1]))
     np.testing.assert_allclose(net(ROWS)[0], slow.perceptron(net, slow.row(ROWS, 0)), rtol=1e-9)
 
 
@@ -103,14 +104,14 @@ def test_intentions_have_two_plain_heads_without_limits():
 # First weights
 
 
-def bounds(net: Perceptron, e: int | None = None):
+def bounds(net: MLP, e: int | None = None):
     """The largest weight of each layer, over sqrt(6 / (inputs + outputs))."""
     weights = [layer.weight if e is None else layer.weight[e] for layer in net.layers]
     return [np.abs(w).max() / math.sqrt(6 / sum(w.shape)) for w in weights]
 
 
 def test_first_weights_are_xavier_uniform_and_biases_zero():
-    net = Perceptron.init(np.random.default_rng(0), 40, (90, 60), 50)
+    net = MLP.xavier(np.random.default_rng(0), 40, (90, 60), 50)
     assert all(0.995 < bound <= 1 + 1e-6 for bound in bounds(net))
     for layer in net.layers:
         # Uniform, not normal: the variance is a third of the square of the bound.
@@ -120,7 +121,7 @@ def test_first_weights_are_xavier_uniform_and_biases_zero():
 
 
 def test_fans_are_those_of_one_member_and_members_differ():
-    net = Ensemble.init(np.random.default_rng(0), 5, lambda rng: Perceptron.init(rng, 40, (90,), 50))
+    net = Ensemble.init(np.random.default_rng(0), 5, lambda rng: MLP.xavier(rng, 40, (90,), 50))
     for e in range(5):
         assert all(0.99 < bound <= 1 + 1e-6 for bound in bounds(net.members, e))
     first = net.members.layers[0].weight

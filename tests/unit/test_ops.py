@@ -135,6 +135,7 @@ GATES, MORE_GATES = (
     tuple(np.random.default_rng(n).normal(size=shape) for shape in ((n * 3, 2), (n * 3, 3), n * 3, n * 3))
     for n in (3, 4)
 )
+GROUPED = np.random.default_rng(8).normal(size=(6, 1, 3, 2))
 KERNEL = RNG.normal(size=(2, 3, 3, 3))
 TIES = np.array([[2.0, 1.0, 1.0, 0.0, 1.0], [0.0, 0.0, INF, -INF, 0.0], [INF, INF, INF, INF, INF]])
 
@@ -391,6 +392,9 @@ CASES = [
     Case("conv2d", lambda x, w, b: ops.conv2d(x, w, b, 2), (IMAGES[:, :, :4], KERNEL, BIAS[:2])),
     Case("conv2d", lambda x, w: ops.conv2d(x, w, None, 2, ((0, 2), (1, 0))), (IMAGES, KERNEL)),
     Case("conv2d", lambda x, w: ops.conv2d(x, w, None, 3), (IMAGES, KERNEL[:, :, :1, :2])),
+    Case("conv2d", lambda x, w: ops.conv2d(x, w, dilation=2), (IMAGES, KERNEL)),
+    Case("conv2d", lambda x, w: ops.conv2d(x, w, None, 2, ((2, 2), (2, 1)), 2), (IMAGES, KERNEL)),
+    Case("conv2d", lambda x, w, b: ops.conv2d(x, w, b, 2, groups=3), (IMAGES, GROUPED, BIAS[:6])),
     Case("conv2d", ops.conv2d, (IMAGES[:0], KERNEL, BIAS[:2])),
     Case("max_pool", lambda x: ops.max_pool(x, 3, 2), (IMAGES,)),
     Case("max_pool", lambda x: ops.max_pool(x, 3, 2), (IMAGES[:, :, :4],)),

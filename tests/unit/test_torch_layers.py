@@ -19,7 +19,10 @@ from twinax.errors import TwinaxError
 from twinax.networks import (
     GRU,
     LSTM,
+    Conv1d,
+    Conv2d,
     Embedding,
+    GroupNorm,
     GRUCell,
     LayerNorm,
     Linear,
@@ -40,6 +43,7 @@ RNG = np.random.default_rng(11)
 TOKENS = RNG.integers(0, 7, (3, 5)).astype(np.int32)
 X = RNG.normal(size=(3, 5, 8))
 OTHERS = RNG.normal(size=(3, 4, 8))
+IMAGES = RNG.normal(size=(3, 4, 7, 6))
 MASK = RNG.random((5, 5)) < 0.5
 MASK[0, 0] = True
 MASK[2] = False  # one that may look at nothing
@@ -162,6 +166,44 @@ CASES = {
         (X, BEFORE),
         lambda net, x, before: net(x),
         lambda net, x, before: net(x, mask=~before, is_causal=True),
+    ),
+    "convolution": Case(lambda r: Conv2d.init(r, 4, 6, 3, 2, 1), lambda: nn.Conv2d(4, 6, 3, 2, 1), (IMAGES,)),
+    "convolution with all options": Case(
+        lambda r: Conv2d.init(r, 4, 6, (2, 3), padding="same", dilation=2, groups=2, bias=False),
+        lambda: nn.Conv2d(4, 6, (2, 3), padding="same", dilation=2, groups=2, bias=False),
+        (IMAGES[0],),
+    ),
+    "convolution with channels last": Case(
+        lambda r: Conv2d.init(r, 4, 6, 3, padding="valid", channels_last=True),
+        lambda: nn.Conv2d(4, 6, 3, padding="valid"),
+        (IMAGES,),
+        lambda net, x: net(x.swapaxes(1, 2).swapaxes(2, 3)).swapaxes(3, 2).swapaxes(2, 1),
+    ),
+    "convolution of series": Case(
+        lambda r: Conv1d.init(r, 4, 6, 3, 2, 2, groups=2),
+        lambda: nn.Conv1d(4, 6, 3, 2, 2, groups=2),
+        (IMAGES[:, :, 0],),
+    ),
+    "dilated convolution of one series": Case(
+        lambda r: Conv1d.init(r, 4, 6, 4, padding="same", dilation=2),
+        lambda: nn.Conv1d(4, 6, 4, padding="same", dilation=2),
+        (IMAGES[0, :, 0],),
+    ),
+    "convolution of series with channels last": Case(
+        lambda r: Conv1d.init(r, 4, 6, 3, 3, 1, channels_last=True),
+        lambda: nn.Conv1d(4, 6, 3, 3, 1),
+        (IMAGES[:, :, 0],),
+        lambda net, x: net(x.swapaxes(1, 2)).swapaxes(1, 2),
+    ),
+    "group norm": Case(lambda r: GroupNorm.init(4, 2), lambda: nn.GroupNorm(2, 4), (IMAGES,)),
+    "group norm of series": Case(
+        lambda r: GroupNorm.init(4, 1, 0.1), lambda: nn.GroupNorm(1, 4, 0.1), (IMAGES[:, :, 0],)
+    ),
+    "group norm with channels last": Case(
+        lambda r: GroupNorm.init(4, 2, channels_last=True),
+        lambda: nn.GroupNorm(2, 4),
+        (IMAGES,),
+        lambda net, x: net(x.swapaxes(1, 2).swapaxes(2, 3)).swapaxes(3, 2).swapaxes(2, 1),
     ),
     "gru cell": Case(lambda r: GRUCell.init(r, 8, 3), lambda: nn.GRUCell(8, 3), (OTHERS[0], OTHERS[1, :, :3])),
     "lstm cell": Case(
@@ -287,6 +329,8 @@ def test_weights_survive_a_file(name, tmp_path):
 
 
 WIDE: dict[str, tuple[Callable, Callable]] = {
+    "convolution": (lambda r: Conv2d.init(r, 12, 60, (3, 2), groups=3), lambda: nn.Conv2d(12, 60, (3, 2), groups=3)),
+    "series": (lambda r: Conv1d.init(r, 12, 60, 5), lambda: nn.Conv1d(12, 60, 5)),
     "gru": (lambda r: GRU.init(r, 20, 50, layers=2), lambda: nn.GRU(20, 50, 2)),
     "lstm": (lambda r: LSTM.init(r, 20, 50), lambda: nn.LSTM(20, 50)),
     "embedding": (lambda r: Embedding.init(r, 40, 50, padding=3), lambda: nn.Embedding(40, 50, padding_idx=3)),
@@ -384,6 +428,11 @@ def test_the_program_does_not_grow_with_time(kind):
         (lambda r: TransformerEncoder.init(r, 0, 8, 2), "a transformer has 0 layers"),
         (lambda r: TransformerEncoderLayer.init(r, 8, 2, act="rellu"), "unknown activation 'rellu'"),
         (lambda r: ResidualMLP.init(r, 8, 6, 0, 3), "a ResidualMLP has .*'blocks': 0"),
+        (lambda r: Conv2d.init(r, 4, 6, 3, groups=3), "a Conv2d from 4 to 6 channels cannot be parted into 3 equal"),
+        (lambda r: Conv2d.init(r, 4, 6, (3, 0)), "a Conv2d has {'window': 0}"),
+        (lambda r: Conv1d.init(r, 4, 6, 3, stride=0), "a Conv1d has {'stride': 0}"),
+        (lambda r: Conv1d.init(r, 4, 6, 3, padding="full"), "the padding of a Conv1d is 'full'; give a number"),
+        (lambda r: GroupNorm.init(10, 4), "10 channels cannot be parted into 4 equal groups"),
         (lambda r: GRU.init(r, 3, 4, layers=0), "a GRU has 0 layers"),
         (lambda r: LSTM.init(r, 3, 0), "a LSTMCell has 3 inputs and a state of 0"),
         (lambda r: GRU.init(r, 8, 4)(X, X[:1, :, :3]), r"state of the GRU has shape \(1, 5, 3\), but \(1, 5, 4\)"),
@@ -403,19 +452,23 @@ def test_numbers_of_parameters():
 
 
 class Words(eqx.Module):
-    """A table and a layer."""
+    """A table, a convolution and a layer."""
 
     table: Embedding
+    convs: tuple[Conv1d, ...]
     layers: tuple[Linear, ...]
 
 
-def test_flax_embeddings_are_read():
+def test_flax_embeddings_and_convolutions_of_series_are_read():
     rng = np.random.default_rng(0)
-    net = Words(Embedding.init(rng, 5, 3), (Linear.init(rng, 3, 2),))
+    net = Words(Embedding.init(rng, 5, 3), (Conv1d.init(rng, 3, 6, 2),), (Linear.init(rng, 3, 2),))
     params = {
         "Embed_0": {"embedding": RNG.normal(size=(5, 3))},
+        "Conv_0": {"kernel": RNG.normal(size=(2, 3, 6)), "bias": np.zeros(6)},
         "Dense_0": {"kernel": RNG.normal(size=(3, 2)), "bias": np.zeros(2)},
     }
     found, _ = bridge.load_flax(net, params)
     np.testing.assert_allclose(found.table.weight, params["Embed_0"]["embedding"].astype(np.float32))
+    kernel = params["Conv_0"]["kernel"].transpose(2, 1, 0)
+    np.testing.assert_allclose(found.convs[0].weight, kernel.astype(np.float32))
     np.testing.assert_allclose(found.layers[0].weight, params["Dense_0"]["kernel"].T.astype(np.float32))

@@ -10,7 +10,7 @@ from typing import Any
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax.networks import Embedding, LayerNorm, Linear
+from twinax.networks import Conv1d, Conv2d, Embedding, GroupNorm, LayerNorm, Linear
 
 Names = Mapping[str, str | Sequence[str]]
 """What Flax calls the layers of a field, without their numbers, or the list of them in the order of the field."""
@@ -54,6 +54,11 @@ def _convolution(kernel: np.ndarray) -> np.ndarray:
     return np.moveaxis(kernel, (-1, -2), (-4, -3))
 
 
+def _series(kernel: np.ndarray) -> np.ndarray:
+    """(..., length, in, out) to (..., out, in, length)."""
+    return np.moveaxis(kernel, (-1, -2), (-3, -2))
+
+
 WEIGHTS = ("kernel", "scale", "embedding")
 """What Flax calls the weight of a layer."""
 BIAS = {"bias": ("bias", as_it_is)}
@@ -61,12 +66,11 @@ BIAS = {"bias": ("bias", as_it_is)}
 
 def _layouts() -> dict[type, tuple[int, Layout]]:
     """For each type of layer: axes of its weight, and what Flax calls its arrays and how they are turned round."""
-    from twinax.offline._encoders import Conv, GroupNorm
-
     norm = (1, {"scale": ("weight", as_it_is), **BIAS})
     return {
         Linear: (2, {"kernel": ("weight", _dense), **BIAS}),
-        Conv: (4, {"kernel": ("weight", _convolution), **BIAS}),
+        Conv1d: (3, {"kernel": ("weight", _series), **BIAS}),
+        Conv2d: (4, {"kernel": ("weight", _convolution), **BIAS}),
         Embedding: (2, {"embedding": ("weight", as_it_is)}),
         LayerNorm: norm,
         GroupNorm: norm,

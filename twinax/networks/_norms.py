@@ -36,3 +36,37 @@ class LayerNorm(eqx.Module):
     def __call__(self, x: Any) -> Array:
         weight = self.weight
         return ops.layer_norm(x if weight is None else _in_precision_of(weight, x), weight, self.bias, self.eps)
+
+
+class GroupNorm(eqx.Module):
+    """Mean 0 and variance 1 over all places and a group of neighbouring channels, then a learned scale and shift.
+
+    Arrays are (rows, channels, *places), or (rows, height, width, channels) if channels are last.
+
+    >>> norm = GroupNorm.init(channels=8, groups=4)
+    >>> norm(np.zeros((5, 8, 16, 16), np.float32)).shape
+    (5, 8, 16, 16)
+    """
+
+    weight: Array
+    bias: Array
+    groups: int = eqx.field(static=True)
+    eps: float = eqx.field(static=True, default=1e-5)
+    channels_last: bool = eqx.field(static=True, default=False)
+
+    @classmethod
+    def init(cls, channels: int, groups: int, eps: float = 1e-5, channels_last: bool = False) -> GroupNorm:
+        """PyTorch's default: scale 1 and shift 0."""
+        if channels < 1 or groups < 1 or channels % groups:
+            raise TwinaxError(f"{channels} channels cannot be parted into {groups} equal groups; take a multiple")
+        return cls(np.ones(channels, np.float32), np.zeros(channels, np.float32), groups, eps, channels_last)
+
+    def __call__(self, x: Any) -> Array:
+        x = _in_precision_of(self.weight, x)
+        if not self.channels_last:
+            return ops.group_norm(x, self.groups, self.weight, self.bias, self.eps)
+        batch, height, width, channels = x.shape
+        parts = x.reshape(batch, height * width, self.groups, channels // self.groups)
+        centred = parts - ops.mean(parts, (1, 3))[:, None, :, None]
+        spread = ops.mean(centred * centred, (1, 3))[:, None, :, None]
+        return (centred / ops.sqrt(spread + self.eps)).reshape(x.shape) * self.weight + self.bias

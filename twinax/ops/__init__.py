@@ -470,13 +470,16 @@ def lstm(x: Any, state: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any = None
     return _of[type(weight_ih)].lstm(x, state, weight_ih, weight_hh, bias_ih, bias_hh)
 
 
-def conv2d(x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: Any = None) -> Any:
-    """Images (batch, height, width, in) convolved with PyTorch's layout of a weight: (out, in, height, width).
+def conv2d(
+    x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: Any = None, dilation: int = 1, groups: int = 1
+) -> Any:
+    """Images (batch, height, width, in) convolved with PyTorch's layout of a weight: (out, in / groups, height, width).
 
     The border of zeros is XLA's SAME, which leaves ceil(size / stride) places: where it is uneven, the larger part
-    comes after. `padding` asks for another: (before, after) of the height and of the width.
+    comes after. `padding` asks for another: (before, after) of the height and of the width. Entries of a window are
+    `dilation` places apart, and channels of a group are convolved apart from the others.
     """
-    return _of[type(weight)].conv2d(x, weight, bias, stride, padding)
+    return _of[type(weight)].conv2d(x, weight, bias, stride, padding, dilation, groups)
 
 
 def max_pool(x: Any, window: int, stride: int) -> Any:

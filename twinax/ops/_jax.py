@@ -270,10 +270,13 @@ def attention(query, key, value, mask, causal):
 gru, lstm = _gates.gru, _gates.lstm
 
 
-def conv2d(x, weight, bias, stride, padding):
+def conv2d(x, weight, bias, stride, padding, dilation, groups):
     border = "SAME" if padding is None else tuple(padding)
     axes = ("NHWC", "OIHW", "NHWC")
-    y = lax.conv_general_dilated(x, weight, (stride, stride), border, dimension_numbers=axes)
+    apart = (dilation, dilation)
+    y = lax.conv_general_dilated(
+        x, weight, (stride, stride), border, rhs_dilation=apart, dimension_numbers=axes, feature_group_count=groups
+    )
     return y if bias is None else y + bias
 
 

@@ -257,10 +257,13 @@ def attention(query, key, value, mask, causal):
 gru, lstm = _gates.gru, _gates.lstm
 
 
-def conv2d(x, weight, bias, stride, padding):
+def conv2d(x, weight, bias, stride, padding, dilation, groups):
     window = weight.shape[2:]
-    border = same_padding(x.shape[1:3], window, stride) if padding is None else padding
-    y = np.tensordot(_windows(x, border, 0, window, stride), weight, ((3, 4, 5), (1, 2, 3)))
+    border = same_padding(x.shape[1:3], window, stride, dilation) if padding is None else padding
+    covered = [(n - 1) * dilation + 1 for n in window]
+    places = _windows(x, border, 0, covered, stride)[..., ::dilation, ::dilation]
+    parts = zip(np.split(places, groups, 3), np.split(weight, groups), strict=True)
+    y = np.concatenate([np.tensordot(part, w, ((3, 4, 5), (1, 2, 3))) for part, w in parts], -1)
     return y if bias is None else y + bias
 
 

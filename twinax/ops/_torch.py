@@ -293,11 +293,11 @@ def _in_rows(function, x, state, *weights):
     return y.reshape(len(x), *rows, y.shape[-1]), jtu.tree_map(lambda s: s.reshape(*rows, s.shape[-1]), state)
 
 
-def conv2d(x, weight, bias, stride, padding):
-    border = same_padding(x.shape[1:3], weight.shape[2:], stride) if padding is None else padding
+def conv2d(x, weight, bias, stride, padding, dilation, groups):
+    border = same_padding(x.shape[1:3], weight.shape[2:], stride, dilation) if padding is None else padding
     # A view, not a copy: to PyTorch these are images whose channels lie last in memory.
     x, even = _bordered(x.permute(0, 3, 1, 2), border, 0.0)
-    return F.conv2d(x, weight, bias, stride, even).permute(0, 2, 3, 1)
+    return F.conv2d(x, weight, bias, stride, even, dilation, groups).permute(0, 2, 3, 1)
 
 
 def max_pool(x, window, stride):
