@@ -395,6 +395,11 @@ CASES = [
     Case("conv2d", lambda x, w: ops.conv2d(x, w, dilation=2), (IMAGES, KERNEL)),
     Case("conv2d", lambda x, w: ops.conv2d(x, w, None, 2, ((2, 2), (2, 1)), 2), (IMAGES, KERNEL)),
     Case("conv2d", lambda x, w, b: ops.conv2d(x, w, b, 2, groups=3), (IMAGES, GROUPED, BIAS[:6])),
+    Case(
+        "conv2d",
+        lambda x, w, b: ops.conv2d(x, w, b, 2, channels_last=False),
+        (IMAGES[:, :3], KERNEL[..., :2], BIAS[:2]),
+    ),
     Case("conv2d", ops.conv2d, (IMAGES[:0], KERNEL, BIAS[:2])),
     Case("max_pool", lambda x: ops.max_pool(x, 3, 2), (IMAGES,)),
     Case("max_pool", lambda x: ops.max_pool(x, 3, 2), (IMAGES[:, :, :4],)),

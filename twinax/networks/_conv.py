@@ -126,16 +126,14 @@ class Conv1d(_Conv):
 def _convolve(layer: _Conv, x: Any, weight: Any, border: Border | None, axes: int) -> Array:
     """The layer's convolution of images or, with one axis of places, of series."""
     x = _in_precision_of(weight, x)
-    if not layer.channels_last:
-        x = ops.move_axis(x, -1 - axes, -1)
+    last = layer.channels_last
     rows = x.shape[: -1 - axes]
     if len(rows) != 1:
         x = x.reshape(math.prod(rows), *x.shape[-1 - axes :])
-    # A series is an image of height 1.
-    y = ops.conv2d(
-        x if axes == 2 else x[:, None], weight, layer.bias, layer.stride, border, layer.dilation, layer.groups
-    )
-    y = y if axes == 2 else y[:, 0]
-    if len(rows) != 1:
-        y = y.reshape(*rows, *y.shape[1:])
-    return y if layer.channels_last else ops.move_axis(y, -1, -1 - axes)
+    if axes == 1:
+        # A series is an image of height 1.
+        x = x[:, None] if last else x[:, :, None]
+    y = ops.conv2d(x, weight, layer.bias, layer.stride, border, layer.dilation, layer.groups, last)
+    if axes == 1:
+        y = y[:, 0] if last else y[:, :, 0]
+    return y if len(rows) == 1 else y.reshape(*rows, *y.shape[1:])

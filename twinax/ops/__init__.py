@@ -471,15 +471,23 @@ def lstm(x: Any, state: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any = None
 
 
 def conv2d(
-    x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: Any = None, dilation: int = 1, groups: int = 1
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int = 1,
+    padding: Any = None,
+    dilation: int = 1,
+    groups: int = 1,
+    channels_last: bool = True,
 ) -> Any:
     """Images (batch, height, width, in) convolved with PyTorch's layout of a weight: (out, in / groups, height, width).
 
     The border of zeros is XLA's SAME, which leaves ceil(size / stride) places: where it is uneven, the larger part
     comes after. `padding` asks for another: (before, after) of the height and of the width. Entries of a window are
-    `dilation` places apart, and channels of a group are convolved apart from the others.
+    `dilation` places apart, and channels of a group are convolved apart from the others. If channels are not last,
+    images are (batch, in, height, width), as PyTorch has them.
     """
-    return _of[type(weight)].conv2d(x, weight, bias, stride, padding, dilation, groups)
+    return _of[type(weight)].conv2d(x, weight, bias, stride, padding, dilation, groups, channels_last)
 
 
 def max_pool(x: Any, window: int, stride: int) -> Any:

@@ -270,14 +270,16 @@ def attention(query, key, value, mask, causal):
 gru, lstm = _gates.gru, _gates.lstm
 
 
-def conv2d(x, weight, bias, stride, padding, dilation, groups):
+def conv2d(x, weight, bias, stride, padding, dilation, groups, channels_last):
     border = "SAME" if padding is None else tuple(padding)
-    axes = ("NHWC", "OIHW", "NHWC")
+    axes = ("NHWC", "OIHW", "NHWC") if channels_last else ("NCHW", "OIHW", "NCHW")
     apart = (dilation, dilation)
     y = lax.conv_general_dilated(
         x, weight, (stride, stride), border, rhs_dilation=apart, dimension_numbers=axes, feature_group_count=groups
     )
-    return y if bias is None else y + bias
+    if bias is None:
+        return y
+    return y + (bias if channels_last else bias[:, None, None])
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2))

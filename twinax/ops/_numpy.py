@@ -257,7 +257,10 @@ def attention(query, key, value, mask, causal):
 gru, lstm = _gates.gru, _gates.lstm
 
 
-def conv2d(x, weight, bias, stride, padding, dilation, groups):
+def conv2d(x, weight, bias, stride, padding, dilation, groups, channels_last):
+    if not channels_last:
+        y = conv2d(np.moveaxis(x, 1, -1), weight, bias, stride, padding, dilation, groups, True)
+        return np.moveaxis(y, -1, 1)
     window = weight.shape[2:]
     border = same_padding(x.shape[1:3], window, stride, dilation) if padding is None else padding
     covered = [(n - 1) * dilation + 1 for n in window]

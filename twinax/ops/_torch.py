@@ -91,6 +91,8 @@ def take(x, index, axis):
         index = index.long()
     if index.dim() == 1:
         return torch.index_select(x, axis, index)
+    if axis == 0 and x.dim() == 2:
+        return torch.embedding(x, index)
     flat = torch.index_select(x, axis, index.reshape(-1))
     axis = axis % x.dim()
     return flat.reshape(x.shape[:axis] + index.shape + x.shape[axis + 1 :])
@@ -293,11 +295,13 @@ def _in_rows(function, x, state, *weights):
     return y.reshape(len(x), *rows, y.shape[-1]), jtu.tree_map(lambda s: s.reshape(*rows, s.shape[-1]), state)
 
 
-def conv2d(x, weight, bias, stride, padding, dilation, groups):
-    border = same_padding(x.shape[1:3], weight.shape[2:], stride, dilation) if padding is None else padding
+def conv2d(x, weight, bias, stride, padding, dilation, groups, channels_last):
     # A view, not a copy: to PyTorch these are images whose channels lie last in memory.
-    x, even = _bordered(x.permute(0, 3, 1, 2), border, 0.0)
-    return F.conv2d(x, weight, bias, stride, even, dilation, groups).permute(0, 2, 3, 1)
+    x = x.permute(0, 3, 1, 2) if channels_last else x
+    border = same_padding(x.shape[2:], weight.shape[2:], stride, dilation) if padding is None else padding
+    x, even = _bordered(x, border, 0.0)
+    y = F.conv2d(x, weight, bias, stride, even, dilation, groups)
+    return y.permute(0, 2, 3, 1) if channels_last else y
 
 
 def max_pool(x, window, stride):
