@@ -13,9 +13,9 @@ import slow_offline as slow
 import torch
 
 from twinax import tree
-from twinax.networks import MLP, Ensemble
+from twinax.networks import MLP, Ensemble, Normal
 from twinax.offline import AGENTS
-from twinax.offline._networks import Actor, Bilinear, Gaussian, Intention, Metric, Value
+from twinax.offline._networks import Actor, Bilinear, Intention, Metric, Value
 
 ROWS = np.random.default_rng(1).normal(size=(4, 3))
 
@@ -193,7 +193,7 @@ def test_the_density_of_a_squashed_normal_integrates_to_its_probabilities():
     mean, log_std = np.array([[0.4]]), np.array([[-0.3]])
     grid = np.linspace(-1, 1, 200_001)
     middle = 0.5 * (grid[1:] + grid[:-1])
-    density = np.exp(Gaussian(mean, log_std, True).log_prob(middle[:, None]))
+    density = np.exp(Normal(mean, log_std, True).log_prob(middle[:, None]))
     below = np.cumsum(density) * (grid[1] - grid[0])
     for point in (-0.9, -0.3, 0.2, 0.7):
         z = (math.atanh(point) - 0.4) / math.exp(-0.3)
@@ -209,13 +209,13 @@ def test_log_densities_are_summed_over_actions(squashed):
     action[0] = 1 - 1e-5
     by_hand = slow.tanh_log_prob if squashed else slow.normal_log_prob
     want = [by_hand(slow.row(action, i), slow.row(mean, i)) for i in range(3)]
-    np.testing.assert_allclose(Gaussian(mean, None, squashed).log_prob(action), want, rtol=1e-9)
+    np.testing.assert_allclose(Normal(mean, None, squashed).log_prob(action), want, rtol=1e-9)
 
 
 def test_actions_at_the_edge_of_the_box_have_finite_densities_in_single_precision():
     edge = np.full((1, 2), 1 - 1e-5, np.float32)
     for action in (edge, -edge):
-        found = Gaussian(np.zeros((1, 2), np.float32), None, True).log_prob(action)
+        found = Normal(np.zeros((1, 2), np.float32), None, True).log_prob(action)
         want = slow.tanh_log_prob(slow.row(action, 0), [0.0, 0.0])
         np.testing.assert_allclose(found, want, rtol=1e-3)
 
@@ -230,9 +230,9 @@ def test_log_standard_deviations_are_clipped(std):
 
 
 def test_a_sample_has_the_mean_and_the_scaled_standard_deviation():
-    normal = Gaussian(np.array([[0.3]]), np.array([[-0.7]]), False)
+    normal = Normal(np.array([[0.3]]), np.array([[-0.7]]), False)
     np.testing.assert_allclose(normal.sample(np.array([[2.0]]), 0.5), 0.3 + math.exp(-0.7) * 0.5 * 2)
-    squashed = Gaussian(np.array([[0.3]]), None, True)
+    squashed = Normal(np.array([[0.3]]), None, True)
     np.testing.assert_allclose(squashed.sample(np.array([[2.0]])), math.tanh(2.3))
     assert squashed.mode == math.tanh(0.3) and normal.mode == 0.3
 

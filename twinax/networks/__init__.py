@@ -2,6 +2,7 @@
 
 from twinax.networks._attention import MultiheadAttention
 from twinax.networks._conv import Conv1d, Conv2d
+from twinax.networks._distributions import Categorical, Normal
 from twinax.networks._embedding import Embedding
 from twinax.networks._impala import Impala
 from twinax.networks._layers import ACTIVATIONS, ActingLinear, KHot, Linear, acting, activation
@@ -21,6 +22,7 @@ __all__ = [
     "LSTM",
     "MLP",
     "ActingLinear",
+    "Categorical",
     "Conv1d",
     "Conv2d",
     "Embedding",
@@ -34,6 +36,7 @@ __all__ = [
     "Linear",
     "MultiheadAttention",
     "NoisyLinear",
+    "Normal",
     "ResNet",
     "ResidualBlock",
     "ResidualMLP",

@@ -13,8 +13,7 @@ import equinox as eqx
 import numpy as np
 
 from twinax import ops, tree
-from twinax.networks import MLP, Ensemble, Linear, join_inputs
-from twinax.networks._distributions import log_normal, log_tanh_slope
+from twinax.networks import MLP, Ensemble, Linear, Normal, join_inputs
 from twinax.types import Array, Float
 
 LOG_STD = (-5.0, 2.0)
@@ -81,33 +80,6 @@ class Value(eqx.Module):
         return y[..., 0] if self.scalar else y
 
 
-@tree.record
-class Gaussian:
-    """Independent normal variables, perhaps squashed by tanh."""
-
-    mean: Float[Array, "*rows actions"]
-    log_std: Any
-    """As the mean, or None for a standard deviation of 1."""
-    squashed: bool = tree.static()
-
-    @property
-    def mode(self) -> Array:
-        """The most likely point; of a squashed one the image of the mean."""
-        return ops.tanh(self.mean) if self.squashed else self.mean
-
-    def sample(self, noise: Any, temperature: float = 1.0) -> Array:
-        """A point for each row of normal numbers; gradients flow through it."""
-        scale = temperature if self.log_std is None else ops.exp(self.log_std) * temperature
-        x = self.mean + scale * noise
-        return ops.tanh(x) if self.squashed else x
-
-    def log_prob(self, action: Any) -> Array:
-        """The logarithm of the density, summed over the last axis; of a squashed one inside (-1, 1)."""
-        x = 0.5 * (ops.log(1 + action) - ops.log(1 - action)) if self.squashed else action
-        logs = log_normal(x, self.mean, self.log_std)
-        return ops.sum(logs - log_tanh_slope(x) if self.squashed else logs, -1)
-
-
 class Actor(eqx.Module):
     """Inputs to a distribution of actions."""
 
@@ -135,13 +107,13 @@ class Actor(eqx.Module):
         log_std = Linear.xavier(rng, hidden[-1], actions, HEAD_SCALE) if std == "state" else heads[std]
         return cls(trunk, mean, log_std, squashed)
 
-    def __call__(self, *parts: Any) -> Gaussian:
+    def __call__(self, *parts: Any) -> Normal:
         h = self.trunk(join_inputs(*parts))
         mean = self.mean(h)
         if self.log_std is None:
-            return Gaussian(mean, None, self.squashed)
+            return Normal(mean, None, self.squashed)
         log_std = self.log_std(h) if isinstance(self.log_std, Linear) else self.log_std + 0.0 * mean
-        return Gaussian(mean, ops.clip(log_std, *LOG_STD), self.squashed)
+        return Normal(mean, ops.clip(log_std, *LOG_STD), self.squashed)
 
 
 class Bilinear(eqx.Module):
@@ -227,9 +199,9 @@ class Intention(eqx.Module):
         trunk = MLP.xavier(rng, inputs, hidden, norm=norm)
         return cls(trunk, Linear.xavier(rng, hidden[-1], width), Linear.xavier(rng, hidden[-1], width))
 
-    def __call__(self, *parts: Any) -> Gaussian:
+    def __call__(self, *parts: Any) -> Normal:
         h = self.trunk(join_inputs(*parts))
-        return Gaussian(self.mean(h), self.log_std(h), False)
+        return Normal(self.mean(h), self.log_std(h), False)
 
 
 class LogParameter(eqx.Module):

@@ -347,8 +347,8 @@ class PPO(Problem):
 
         def choose(observation, noise):
             policy = agent.policy(self._normalised(carry.observation, observation))
-            point = policy.sample(noise)
-            return point, policy.log_prob(point), to_world(self.world.actions, point, self.squashed)
+            point = policy.point(noise)
+            return point, policy.log_prob_at(point), to_world(self.world.actions, point, self.squashed)
 
         if isinstance(self.world, Restarting):
             playing, lost = entered(self.world, carry.playing, below(draws, "enter"))
@@ -432,7 +432,7 @@ class PPO(Problem):
         advantage = batch.advantage
         if self.standardise == "minibatch":
             advantage = standardised(advantage, self.advantage_deviation)
-        gain, shown = policy_loss(policy.log_prob(batch.point) - batch.log_prob, advantage, self.clip)
+        gain, shown = policy_loss(policy.log_prob_at(batch.point) - batch.log_prob, advantage, self.clip)
         value = agent.value(batch.observation if batch.critic is None else batch.critic)
         error = value_loss(value, batch.value, batch.target, self.value_clip)
         entropy = ops.mean(policy.entropy(batch.noise))
@@ -600,7 +600,7 @@ class PPO(Problem):
         agent, moments = frozen(state.networks["agent"]).acting(), state.carry.observation
 
         def act(observation):
-            point = agent.policy(self._normalised(moments, observation)).mode
+            point = agent.policy(self._normalised(moments, observation)).point()
             return to_world(self.world.actions, point, self.squashed)
 
         world = self.world.apart() if isinstance(self.world, Restarting) else self.world
