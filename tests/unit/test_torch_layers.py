@@ -130,6 +130,13 @@ CASES = {
         lambda net, x, m: net(x, mask=m),
         lambda net, x, m: attend(net, x, attn_mask=~m),
     ),
+    "masked self-attention of padded rows": Case(
+        attention,
+        their_attention,
+        (X, MASK, KEYS),
+        lambda net, x, m, keys: net(x, mask=m, key_mask=keys),
+        lambda net, x, m, keys: attend(net, x, attn_mask=~m, key_padding_mask=~keys),
+    ),
     "causal self-attention of padded rows": Case(
         attention,
         their_attention,
