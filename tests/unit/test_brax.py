@@ -67,7 +67,7 @@ def test_brax_trains_on_a_world_and_its_policy_is_read_back(tmp_path):
     # Brax's own inference gives the same actions from the same parameters.
     agent, moments = stored.networks["agent"], stored.carry.observation
     observation = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
-    ours = to_world(subject.world.actions, agent.policy(moments.scaled(observation, subject.scaling)).mode, True)
+    ours = to_world(subject.world.actions, agent.policy(moments.scaled(observation, subject.scaling)).point(), True)
     network = brax_networks.make_ppo_networks(
         3, 1, lambda x, _: x, policy_hidden_layer_sizes=(8, 8), value_hidden_layer_sizes=(8, 8), activation=jax.nn.tanh
     )
@@ -87,7 +87,8 @@ def test_values_are_read_as_well(name):
     from brax.training.acme import running_statistics
     from brax.training.agents.ppo import networks as brax_networks
 
-    own: Any = {"gelu": lambda x: jax.nn.gelu(x, approximate=False)}.get(name, getattr(jax.nn, name))
+    forms = {"gelu": lambda x: jax.nn.gelu(x, approximate=False), "gelu_tanh": jax.nn.gelu}
+    own: Any = forms.get(name) or getattr(jax.nn, name)
     network = brax_networks.make_ppo_networks(
         4, 2, policy_hidden_layer_sizes=(6,), value_hidden_layer_sizes=(5, 7), activation=own
     )

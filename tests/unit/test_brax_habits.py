@@ -163,7 +163,8 @@ def test_the_loss_of_an_iteration_is_that_of_brax():
                 np.testing.assert_allclose(gradients[0][name], gradients[1][name], rtol=1e-6, atol=1e-9, err_msg=name)
             assert (
                 np.abs(
-                    np.exp(agent.policy(played.rows.observation).log_prob(played.rows.point) - played.rows.log_prob) - 1
+                    np.exp(agent.policy(played.rows.observation).log_prob_at(played.rows.point) - played.rows.log_prob)
+                    - 1
                 ).max()
                 > 1e-3
             )  # by new statistics, unlike the player

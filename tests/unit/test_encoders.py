@@ -14,10 +14,10 @@ from jax import lax
 
 from twinax import ops
 from twinax.errors import TwinaxError, UnknownName
-from twinax.networks import Ensemble, num_parameters
+from twinax.networks import MLP, Ensemble, Impala, ResNet, num_parameters
 from twinax.offline import ENCODERS, Encoded, encoder, make_encoder
-from twinax.offline._encoders import Conv, GroupNorm, Impala, ResNet, StateEncoder
-from twinax.offline._networks import Actor, Metric, Perceptron, Value
+from twinax.offline._encoders import StateEncoder
+from twinax.offline._networks import Actor, Metric, Value
 from twinax.ops._windows import same_padding
 
 # Continuous random numbers: no two entries of a window are equal.
@@ -242,14 +242,14 @@ def test_group_norm_and_the_residual_network_against_torch():
 
 def test_first_weights():
     rng = np.random.default_rng(0)
-    conv = Conv.xavier(rng, 16, 32)
+    conv = Impala.init(rng, (8, 8, 16), (32,), 1, (5,)).stacks[0].convs[0]
     bound = math.sqrt(6 / (9 * (16 + 32)))
     assert conv.weight.shape == (32, 16, 3, 3) and conv.weight.dtype == np.float32
     assert bound * 0.99 < np.abs(conv.weight).max() <= bound and not conv.bias.any()
-    kaiming = Conv.kaiming(rng, 16, 64, 3, 2)
+    kaiming = ResNet.init(rng, (9, 9, 3), (1, 1), 32).blocks[1].convs[0]
     assert kaiming.bias is None and kaiming.stride == 2
-    assert kaiming.weight.std() == pytest.approx(math.sqrt(2 / 144), rel=0.03)
-    assert np.abs(kaiming.weight).max() <= 2 * math.sqrt(2 / 144) / 0.8796
+    assert kaiming.weight.std() == pytest.approx(math.sqrt(2 / 288), rel=0.03)
+    assert np.abs(kaiming.weight).max() <= 2 * math.sqrt(2 / 288) / 0.8796
     network = make_encoder("impala_small", rng, (64, 64, 9))
     assert [len(stack.convs) for stack in network.stacks] == [3, 3, 3]
     for stack in network.stacks:
@@ -344,7 +344,7 @@ def test_observations_of_another_shape():
     with pytest.raises(TwinaxError, match=r"vectors of width 3, but the observations have shape \(5, 4\)"):
         states(np.zeros((5, 4)))
     with pytest.raises(TwinaxError, match="10 channels cannot be parted into 4 equal groups"):
-        GroupNorm.init(10)
+        ResNet.init(np.random.default_rng(0), (8, 8, 3), (1,), 10)
 
 
 def test_heads_share_an_encoder():
@@ -369,5 +369,5 @@ def test_what_an_encoder_can_stand_before():
     assert actor(x, None).mean.shape == (5, 2)
     metric = Encoded(states, Metric.init(rng, 4, (8,), 6), arguments=2)
     np.testing.assert_allclose(metric(x, goals), metric.net(states(x), states(goals)))
-    plain = Encoded(states, Perceptron.init(rng, 4, (8,), 2))
+    plain = Encoded(states, MLP.xavier(rng, 4, (8,), 2))
     assert plain(x).shape == (5, 2)

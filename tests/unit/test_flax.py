@@ -15,10 +15,9 @@ import torch
 
 from twinax import bridge
 from twinax.errors import MissingExtra, TwinaxError, UnknownName
-from twinax.networks import MLP, Ensemble, Linear
+from twinax.networks import MLP, Ensemble, Impala, Linear, ResNet
 from twinax.offline import Encoded, make_encoder
-from twinax.offline._encoders import Impala, ResNet
-from twinax.offline._networks import Actor, Bilinear, Intention, Metric, Perceptron, Value
+from twinax.offline._networks import Actor, Bilinear, Intention, Metric, Value
 from twinax.tree import named_leaves
 
 REAL = Path(__file__).parent / "data" / "flax.msgpack"
@@ -213,7 +212,7 @@ def rng():
 
 def test_layers_are_turned_round():
     params = mlp(3, 4, 2)
-    net, report = bridge.load_flax(Perceptron.init(rng(), 3, (4,), 2), {"params": params})
+    net, report = bridge.load_flax(MLP.xavier(rng(), 3, (4,), 2), {"params": params})
     np.testing.assert_allclose(net.layers[0].weight, params["Dense_0"]["kernel"].T.astype(np.float32))
     np.testing.assert_allclose(net.norms[0].weight, params["LayerNorm_0"]["scale"].astype(np.float32))
     assert net.layers[0].weight.dtype == np.float32 and net.layers[0].weight.flags["C_CONTIGUOUS"]
@@ -225,7 +224,7 @@ def test_layers_are_turned_round():
 def test_ten_layers_are_in_the_order_of_their_numbers():
     params = mlp(*[4] * 13)
     assert list(params)[:3] == ["Dense_0", "Dense_1", "Dense_10"]
-    net, _ = bridge.load_flax(Perceptron.init(rng(), 4, [4] * 11, 4), params)
+    net, _ = bridge.load_flax(MLP.xavier(rng(), 4, [4] * 11, 4), params)
     for i, layer in enumerate(net.layers):
         np.testing.assert_allclose(layer.weight, params[f"Dense_{i}"]["kernel"].T.astype(np.float32))
 
@@ -250,7 +249,7 @@ def test_free_parameters_are_found():
 
 
 def test_wrappers_on_either_side():
-    plain, wrapped = Perceptron.init(rng(), 3, (4,), 1), Value.init(rng(), 3, (4,))
+    plain, wrapped = MLP.xavier(rng(), 3, (4,), 1), Value.init(rng(), 3, (4,))
     params = mlp(3, 4, 1)
     for net, given in (
         (plain, {"value_net": params}),
@@ -307,7 +306,7 @@ def test_layers_that_were_made_in_another_order():
 
 
 def test_networks_of_an_agent_are_found_by_their_names():
-    nets = {"critic": Value.init(rng(), 3, (4,)), "actor": Perceptron.init(rng(), 3, (4,), 2)}
+    nets = {"critic": Value.init(rng(), 3, (4,)), "actor": MLP.xavier(rng(), 3, (4,), 2)}
     params = {"modules_critic": {"value_net": mlp(3, 4, 1)}, "modules_target_critic": {"value_net": mlp(3, 4, 1)}}
     params |= {"modules_policy": mlp(3, 4, 2)}
     filled, report = bridge.load_flax(nets, {"network": {"params": params}}, modules={"actor": "modules_policy"})
@@ -326,7 +325,7 @@ def test_networks_of_an_agent_are_found_by_their_names():
 
 
 def test_what_does_not_fit_is_named():
-    net = Perceptron.init(rng(), 3, (4,), 2)
+    net = MLP.xavier(rng(), 3, (4,), 2)
     params = mlp(3, 4, 2)
     seen = []
     without = {key: value for key, value in params.items() if key != "LayerNorm_0"}
@@ -362,7 +361,7 @@ def test_a_square_matrix_is_turned_round_as_well():
 
 def test_the_framework_and_dtype_of_the_network_stay():
     params = mlp(3, 4, 2)
-    net = Perceptron.init(rng(), 3, (4,), 2)
+    net = MLP.xavier(rng(), 3, (4,), 2)
     there, _ = bridge.load_flax(bridge.to_torch(net), params)
     assert there.layers[0].weight.dtype == torch.float32
     here, _ = bridge.load_flax(bridge.to_jax(net), {"params": jax.tree.map(jnp.asarray, params)})

@@ -91,7 +91,7 @@ def test_sizes_and_names_are_checked():
         MLP.init(rng(), 4, (0,), 2)
     with pytest.raises(UnknownName, match="unknown activation 'rellu'.*Did you mean 'relu'"):
         MLP.init(rng(), 4, (3,), 2, "rellu")
-    with pytest.raises(UnknownName, match="elu, gelu, leaky_relu, relu, silu, tanh"):
+    with pytest.raises(UnknownName, match="elu, gelu, gelu_tanh, leaky_relu, relu, silu, tanh"):
         activation("swish")
     with pytest.raises(TwinaxError, match="has 0 members"):
         Ensemble.init(rng(), 0, lambda r: Linear.init(r, 2, 2))
@@ -114,6 +114,7 @@ def test_equal_outputs_in_every_framework(act, double_precision):
         "elu": lambda v: np.where(v > 0, v, np.exp(v) - 1),
         "silu": lambda v: v / (1 + np.exp(-v)),
         "gelu": lambda v: torch.nn.GELU()(torch.from_numpy(v)).numpy(),
+        "gelu_tanh": lambda v: torch.nn.GELU("tanh")(torch.from_numpy(v)).numpy(),
     }[act]
     h = x
     for k, layer in enumerate(network.layers):

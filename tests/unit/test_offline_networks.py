@@ -13,9 +13,9 @@ import slow_offline as slow
 import torch
 
 from twinax import tree
-from twinax.networks import Ensemble
+from twinax.networks import MLP, Ensemble, Normal
 from twinax.offline import AGENTS
-from twinax.offline._networks import Actor, Bilinear, Gaussian, Intention, Metric, Perceptron, Value
+from twinax.offline._networks import Actor, Bilinear, Intention, Metric, Value
 
 ROWS = np.random.default_rng(1).normal(size=(4, 3))
 
@@ -27,13 +27,14 @@ def away(net, seed=0):
 
 
 def made(kind, *args, **options):
-    return away(kind.init(np.random.default_rng(0), *args, **options))
+    make = kind.xavier if kind is MLP else kind.init
+    return away(make(np.random.default_rng(0), *args, **options))
 
 
 @pytest.mark.parametrize("norm", [True, False])
 @pytest.mark.parametrize("outputs", [None, 1, 2])
 def test_a_perceptron_is_linear_gelu_layer_norm(norm, outputs):
-    net = made(Perceptron, 3, (7, 5), outputs, norm=norm)
+    net = made(MLP, 3, (7, 5), outputs, norm=norm)
     want = [slow.perceptron(net, slow.row(ROWS, i)) for i in range(4)]
     np.testing.assert_allclose(net(ROWS), want, rtol=1e-11)
     assert len(net.norms) == 2 * norm
@@ -41,9 +42,9 @@ def test_a_perceptron_is_linear_gelu_layer_norm(norm, outputs):
 
 def test_layer_norm_adds_a_millionth_to_the_variance():
     # Of numbers this close to each other the eps is most of the variance.
-    net = made(Perceptron, 3, (4,), 2)
+    net = made(MLP, 3, (4,), 2)
     close = dataclasses.replace(net.layers[0], weight=1e-3 * net.layers[0].weight, bias=np.full(4, 0.2))
-    net = Perceptron((close, net.layers[1]), net.norms, net.final)
+    net = dataclasses.replace(net, layers=(close, net.layers[1]))
     np.testing.assert_allclose(net(ROWS)[0], slow.perceptron(net, slow.row(ROWS, 0)), rtol=1e-9)
 
 
@@ -103,14 +104,14 @@ def test_intentions_have_two_plain_heads_without_limits():
 # First weights
 
 
-def bounds(net: Perceptron, e: int | None = None):
+def bounds(net: MLP, e: int | None = None):
     """The largest weight of each layer, over sqrt(6 / (inputs + outputs))."""
     weights = [layer.weight if e is None else layer.weight[e] for layer in net.layers]
     return [np.abs(w).max() / math.sqrt(6 / sum(w.shape)) for w in weights]
 
 
 def test_first_weights_are_xavier_uniform_and_biases_zero():
-    net = Perceptron.init(np.random.default_rng(0), 40, (90, 60), 50)
+    net = MLP.xavier(np.random.default_rng(0), 40, (90, 60), 50)
     assert all(0.995 < bound <= 1 + 1e-6 for bound in bounds(net))
     for layer in net.layers:
         # Uniform, not normal: the variance is a third of the square of the bound.
@@ -120,7 +121,7 @@ def test_first_weights_are_xavier_uniform_and_biases_zero():
 
 
 def test_fans_are_those_of_one_member_and_members_differ():
-    net = Ensemble.init(np.random.default_rng(0), 5, lambda rng: Perceptron.init(rng, 40, (90,), 50))
+    net = Ensemble.init(np.random.default_rng(0), 5, lambda rng: MLP.xavier(rng, 40, (90,), 50))
     for e in range(5):
         assert all(0.99 < bound <= 1 + 1e-6 for bound in bounds(net.members, e))
     first = net.members.layers[0].weight
@@ -192,7 +193,7 @@ def test_the_density_of_a_squashed_normal_integrates_to_its_probabilities():
     mean, log_std = np.array([[0.4]]), np.array([[-0.3]])
     grid = np.linspace(-1, 1, 200_001)
     middle = 0.5 * (grid[1:] + grid[:-1])
-    density = np.exp(Gaussian(mean, log_std, True).log_prob(middle[:, None]))
+    density = np.exp(Normal(mean, log_std, True).log_prob(middle[:, None]))
     below = np.cumsum(density) * (grid[1] - grid[0])
     for point in (-0.9, -0.3, 0.2, 0.7):
         z = (math.atanh(point) - 0.4) / math.exp(-0.3)
@@ -208,13 +209,13 @@ def test_log_densities_are_summed_over_actions(squashed):
     action[0] = 1 - 1e-5
     by_hand = slow.tanh_log_prob if squashed else slow.normal_log_prob
     want = [by_hand(slow.row(action, i), slow.row(mean, i)) for i in range(3)]
-    np.testing.assert_allclose(Gaussian(mean, None, squashed).log_prob(action), want, rtol=1e-9)
+    np.testing.assert_allclose(Normal(mean, None, squashed).log_prob(action), want, rtol=1e-9)
 
 
 def test_actions_at_the_edge_of_the_box_have_finite_densities_in_single_precision():
     edge = np.full((1, 2), 1 - 1e-5, np.float32)
     for action in (edge, -edge):
-        found = Gaussian(np.zeros((1, 2), np.float32), None, True).log_prob(action)
+        found = Normal(np.zeros((1, 2), np.float32), None, True).log_prob(action)
         want = slow.tanh_log_prob(slow.row(action, 0), [0.0, 0.0])
         np.testing.assert_allclose(found, want, rtol=1e-3)
 
@@ -229,9 +230,9 @@ def test_log_standard_deviations_are_clipped(std):
 
 
 def test_a_sample_has_the_mean_and_the_scaled_standard_deviation():
-    normal = Gaussian(np.array([[0.3]]), np.array([[-0.7]]), False)
+    normal = Normal(np.array([[0.3]]), np.array([[-0.7]]), False)
     np.testing.assert_allclose(normal.sample(np.array([[2.0]]), 0.5), 0.3 + math.exp(-0.7) * 0.5 * 2)
-    squashed = Gaussian(np.array([[0.3]]), None, True)
+    squashed = Normal(np.array([[0.3]]), None, True)
     np.testing.assert_allclose(squashed.sample(np.array([[2.0]])), math.tanh(2.3))
     assert squashed.mode == math.tanh(0.3) and normal.mode == 0.3
 

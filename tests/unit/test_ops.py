@@ -129,6 +129,13 @@ PROBES = np.array([[-1.0, 0.0, 0.25], [0.5, 2.0, 9.0]])
 SEVERAL = RNG.integers(0, 6, (4, 3)).astype(np.int32)
 CUBE = RNG.normal(size=(2, 3, 4))
 IMAGES = RNG.normal(size=(2, 6, 5, 3))
+QUERIES = np.random.default_rng(9).normal(size=(2, 3, 4, 5))
+SERIES = np.random.default_rng(10).normal(size=(5, 4, 2))
+GATES, MORE_GATES = (
+    tuple(np.random.default_rng(n).normal(size=shape) for shape in ((n * 3, 2), (n * 3, 3), n * 3, n * 3))
+    for n in (3, 4)
+)
+GROUPED = np.random.default_rng(8).normal(size=(6, 1, 3, 2))
 KERNEL = RNG.normal(size=(2, 3, 3, 3))
 TIES = np.array([[2.0, 1.0, 1.0, 0.0, 1.0], [0.0, 0.0, INF, -INF, 0.0], [INF, INF, INF, INF, INF]])
 
@@ -336,6 +343,27 @@ CASES = [
     Case("linear", ops.linear, (RNG.normal(size=(5, 12)), WEIGHT, BIAS)),
     Case("layer_norm", lambda x, w, b: ops.layer_norm(x, w, b, 1e-6), (X, Y[0], Y[1])),
     Case("layer_norm", lambda x, w, b: ops.layer_norm(x, w, b, 0.1), (np.zeros((2, 3, 6)), Y[0], Y[1])),
+    Case("layer_norm", lambda x: ops.layer_norm(x, None, None, 1e-6), (X,)),
+    Case("layer_norm", lambda x, w: ops.layer_norm(x, w, None, 1e-6), (X, Y[0])),
+    Case("group_norm", lambda x, w, b: ops.group_norm(x, 2, w, b, 1e-5), (IMAGES, Y[0], Y[1])),
+    Case("group_norm", lambda x, w: ops.group_norm(x, 3, w, None, 0.1), (X, Y[0])),
+    Case("group_norm", lambda x: ops.group_norm(x, 1, None, None, 1e-5), (CUBE,)),
+    Case("attention", ops.attention, (CUBE, CUBE[:, ::-1].copy(), CUBE * CUBE)),
+    Case("attention", ops.attention, (QUERIES, QUERIES[:, :, :3], QUERIES[:, :, 1:4], QUERIES[..., :3] > 0)),
+    Case("attention", ops.attention, (QUERIES, X[:, :5], X[:, :2], MASK[2:, None, None, :4])),
+    Case("attention", lambda q: ops.attention(q, q[..., 1:, :], q[..., :-1, :], causal=True), (QUERIES,)),
+    Case("attention", lambda q, m: ops.attention(q, q, q, m, causal=True), (QUERIES, MASK[:, :4])),
+    Case("attention", ops.attention, (X, Y, X, MASK[:, :4])),
+    *(
+        Case("gru", ops.gru, (SERIES[:times, :rows], X[:rows, :3], *GATES[:number]))
+        for times, rows, number in ((5, 4, 4), (1, 4, 4), (5, 2, 2))
+    ),
+    *(
+        Case("lstm", ops.lstm, (SERIES[:times, :rows], (X[:rows, :3], Y[:rows, :3]), *MORE_GATES[:number]))
+        for times, rows, number in ((5, 4, 4), (1, 4, 4), (5, 2, 2))
+    ),
+    Case("gru", ops.gru, (SERIES[:, 0], X[0, :3], *GATES)),
+    Case("lstm", ops.lstm, (SERIES.reshape(5, 2, 2, 2), (CUBE[:, :2, :3], CUBE[:, 1:, 1:]), *MORE_GATES)),
     Case("least_squares", ops.least_squares, (RNG.normal(size=(9, 4)), RNG.normal(size=9)), False),
     Case("least_squares", ops.least_squares, (np.ones((9, 4)), RNG.normal(size=9)), False),
     Case("least_squares", ops.least_squares, (X, RNG.normal(size=4)), False),
@@ -364,6 +392,14 @@ CASES = [
     Case("conv2d", lambda x, w, b: ops.conv2d(x, w, b, 2), (IMAGES[:, :, :4], KERNEL, BIAS[:2])),
     Case("conv2d", lambda x, w: ops.conv2d(x, w, None, 2, ((0, 2), (1, 0))), (IMAGES, KERNEL)),
     Case("conv2d", lambda x, w: ops.conv2d(x, w, None, 3), (IMAGES, KERNEL[:, :, :1, :2])),
+    Case("conv2d", lambda x, w: ops.conv2d(x, w, dilation=2), (IMAGES, KERNEL)),
+    Case("conv2d", lambda x, w: ops.conv2d(x, w, None, 2, ((2, 2), (2, 1)), 2), (IMAGES, KERNEL)),
+    Case("conv2d", lambda x, w, b: ops.conv2d(x, w, b, 2, groups=3), (IMAGES, GROUPED, BIAS[:6])),
+    Case(
+        "conv2d",
+        lambda x, w, b: ops.conv2d(x, w, b, 2, channels_last=False),
+        (IMAGES[:, :3], KERNEL[..., :2], BIAS[:2]),
+    ),
     Case("conv2d", ops.conv2d, (IMAGES[:0], KERNEL, BIAS[:2])),
     Case("max_pool", lambda x: ops.max_pool(x, 3, 2), (IMAGES,)),
     Case("max_pool", lambda x: ops.max_pool(x, 3, 2), (IMAGES[:, :, :4],)),

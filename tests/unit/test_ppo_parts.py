@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from twinax import ops
-from twinax.networks._distributions import Categorical, Normal
+from twinax.networks import Categorical, Normal
 from twinax.ppo import ADVANTAGES, Moments, Scaling, brax, gae, policy_loss, standardised, value_loss
 
 GAMMA, TRACE = 0.97, 0.9
@@ -169,23 +169,33 @@ def test_normal_is_torchs(squashed):
     mean, log_std, noise = rng.normal(size=(3, 20, 6))
     ours = Normal(mean, 0.3 * log_std, squashed)
     theirs = torch.distributions.Normal(torch.from_numpy(mean), torch.from_numpy(np.exp(0.3 * log_std)))
-    point = ours.sample(noise)
+    point = ours.point(noise)
     np.testing.assert_allclose(point, mean + np.exp(0.3 * log_std) * noise)
+    # An action is what comes of a point, and its density is the same.
+    action = np.tanh(point) if squashed else point
+    np.testing.assert_allclose(ours.sample(noise), action)
+    np.testing.assert_allclose(ours.mode, np.tanh(mean) if squashed else mean)
+    np.testing.assert_array_equal(ours.point(), mean)
+    np.testing.assert_allclose(ours.log_prob(action), ours.log_prob_at(point), rtol=1e-6)
+    one = Normal(mean, None, squashed)
+    np.testing.assert_allclose(one.entropy(noise), Normal(mean, 0 * mean, squashed).entropy(noise))
     entropy = theirs.entropy().sum(-1).numpy()
     if squashed:
         moved = torch.distributions.TransformedDistribution(theirs, [torch.distributions.TanhTransform()])
         expected = moved.log_prob(torch.from_numpy(np.tanh(point))).sum(-1)
         slope = np.log1p(-(np.tanh(point) ** 2)).sum(-1)
-        np.testing.assert_allclose(ours.log_prob(point), expected, atol=1e-5)
+        np.testing.assert_allclose(ours.log_prob_at(point), expected, atol=1e-5)
         np.testing.assert_allclose(ours.entropy(noise), entropy + slope, atol=1e-9)
     else:
-        np.testing.assert_allclose(ours.log_prob(point), theirs.log_prob(torch.from_numpy(point)).sum(-1), atol=1e-12)
+        np.testing.assert_allclose(
+            ours.log_prob_at(point), theirs.log_prob(torch.from_numpy(point)).sum(-1), atol=1e-12
+        )
         np.testing.assert_allclose(ours.entropy(), entropy, atol=1e-12)
 
 
 def test_a_squashed_density_stays_finite_far_out():
     far = Normal(np.array([[30.0, -30.0]]), np.zeros((1, 2)), True)
-    assert np.isfinite(far.log_prob(np.array([[30.0, -30.0]]))).all()
+    assert np.isfinite(far.log_prob_at(np.array([[30.0, -30.0]]))).all()
 
 
 def test_running_moments_are_those_of_all_rows():

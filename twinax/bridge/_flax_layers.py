@@ -10,7 +10,7 @@ from typing import Any
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax.networks import Linear
+from twinax.networks import Conv1d, Conv2d, Embedding, GroupNorm, LayerNorm, Linear
 
 Names = Mapping[str, str | Sequence[str]]
 """What Flax calls the layers of a field, without their numbers, or the list of them in the order of the field."""
@@ -54,18 +54,24 @@ def _convolution(kernel: np.ndarray) -> np.ndarray:
     return np.moveaxis(kernel, (-1, -2), (-4, -3))
 
 
+def _series(kernel: np.ndarray) -> np.ndarray:
+    """(..., length, in, out) to (..., out, in, length)."""
+    return np.moveaxis(kernel, (-1, -2), (-3, -2))
+
+
+WEIGHTS = ("kernel", "scale", "embedding")
+"""What Flax calls the weight of a layer."""
 BIAS = {"bias": ("bias", as_it_is)}
 
 
 def _layouts() -> dict[type, tuple[int, Layout]]:
     """For each type of layer: axes of its weight, and what Flax calls its arrays and how they are turned round."""
-    from twinax.offline._encoders import Conv, GroupNorm
-    from twinax.offline._networks import LayerNorm
-
     norm = (1, {"scale": ("weight", as_it_is), **BIAS})
     return {
         Linear: (2, {"kernel": ("weight", _dense), **BIAS}),
-        Conv: (4, {"kernel": ("weight", _convolution), **BIAS}),
+        Conv1d: (3, {"kernel": ("weight", _series), **BIAS}),
+        Conv2d: (4, {"kernel": ("weight", _convolution), **BIAS}),
+        Embedding: (2, {"embedding": ("weight", as_it_is)}),
         LayerNorm: norm,
         GroupNorm: norm,
     }
@@ -83,7 +89,7 @@ def _axes(node: Any) -> int:
 
 def _flax_axes(found: Any) -> int:
     """Axes of the weight of a Flax layer, 0 if this is none."""
-    weight = found.get("kernel", found.get("scale")) if isinstance(found, Mapping) else None
+    weight = next((found[key] for key in WEIGHTS if key in found), None) if isinstance(found, Mapping) else None
     return 0 if weight is None or isinstance(weight, Mapping) else np.ndim(weight)
 
 
@@ -110,7 +116,7 @@ def inside(found: Any, there: str) -> tuple[Any, str]:
     """What dictionaries of one entry hold, up to the dictionary of a layer."""
     while isinstance(found, Mapping) and len(found) == 1:
         ((key, inner),) = found.items()
-        if not isinstance(inner, Mapping) and key in ("kernel", "scale", "bias"):
+        if not isinstance(inner, Mapping) and key in (*WEIGHTS, "bias"):
             break
         found, there = inner, under(there, key)
     return found, there

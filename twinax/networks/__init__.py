@@ -1,25 +1,54 @@
 """Networks, each defined once: the framework of their leaves decides where they run."""
 
+from twinax.networks._attention import MultiheadAttention
+from twinax.networks._conv import Conv1d, Conv2d
+from twinax.networks._distributions import Categorical, Normal
+from twinax.networks._embedding import Embedding
+from twinax.networks._impala import Impala
 from twinax.networks._layers import ACTIVATIONS, ActingLinear, KHot, Linear, acting, activation
-from twinax.networks._mlp import MLP, Ensemble, input_gradient, perceptron
+from twinax.networks._mlp import MLP, Ensemble, input_gradient, join_inputs, perceptron
 from twinax.networks._noisy import NoisyLinear
+from twinax.networks._norms import GroupNorm, LayerNorm
+from twinax.networks._recurrent import GRU, LSTM, GRUCell, LSTMCell
+from twinax.networks._residual import ResidualBlock, ResidualMLP
+from twinax.networks._resnet import ResNet
 from twinax.networks._torch_module import as_torch_module
+from twinax.networks._transformer import TransformerEncoder, TransformerEncoderLayer
 from twinax.networks._trees import ema, frozen, num_parameters
 
 __all__ = [
     "ACTIVATIONS",
+    "GRU",
+    "LSTM",
     "MLP",
     "ActingLinear",
+    "Categorical",
+    "Conv1d",
+    "Conv2d",
+    "Embedding",
     "Ensemble",
+    "GRUCell",
+    "GroupNorm",
+    "Impala",
     "KHot",
+    "LSTMCell",
+    "LayerNorm",
     "Linear",
+    "MultiheadAttention",
     "NoisyLinear",
+    "Normal",
+    "ResNet",
+    "ResidualBlock",
+    "ResidualMLP",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "acting",
     "activation",
     "as_torch_module",
     "ema",
     "frozen",
     "input_gradient",
+    "join_inputs",
     "num_parameters",
     "perceptron",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +19,7 @@ ACTIVATIONS: dict[str, Callable] = {
     "leaky_relu": ops.leaky_relu,
     "tanh": ops.tanh,
     "gelu": ops.gelu,
+    "gelu_tanh": partial(ops.gelu, approximate=True),
     "elu": ops.elu,
     "silu": lambda x: x * ops.sigmoid(x),
 }

@@ -1,7 +1,6 @@
-"""Networks of the offline agents: concatenate the inputs, a perceptron, a head.
+"""Networks of the offline agents: concatenate the inputs, a perceptron (`MLP.xavier`), a head.
 
-A perceptron is Linear, tanh-GELU, LayerNorm (after the activation), layer by layer, with Xavier-uniform weights; the
-last layer is bare. Critics are ensembles; encoders stand outside of them. `None` among the inputs is left out.
+Critics are ensembles; encoders stand outside of them. `None` among the inputs is left out.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ import equinox as eqx
 import numpy as np
 
 from twinax import ops, tree
-from twinax.networks import Ensemble, Linear
-from twinax.networks._distributions import log_normal, log_tanh_slope
+from twinax.networks import MLP, Ensemble, Linear, Normal, join_inputs
 from twinax.types import Array, Float
 
 LOG_STD = (-5.0, 2.0)
@@ -26,70 +24,12 @@ HEAD_SCALE = 0.01
 """Scale of the variance of an actor's last weights: its first actions are near zero."""
 
 
-class LayerNorm(eqx.Module):
-    """Mean 0 and variance 1 over the last axis, then a learned scale and shift."""
-
-    weight: Array
-    bias: Array
-
-    @classmethod
-    def init(cls, width: int) -> LayerNorm:
-        return cls(np.ones(width, np.float32), np.zeros(width, np.float32))
-
-    def __call__(self, x: Any) -> Array:
-        return ops.layer_norm(x, self.weight, self.bias, 1e-6)
-
-
-class Perceptron(eqx.Module):
-    """Linear, GELU, LayerNorm, ..., Linear.
-
-    >>> net = Perceptron.init(np.random.default_rng(0), 3, (8, 8), 2)
-    >>> net(np.zeros((5, 3), np.float32)).shape
-    (5, 2)
-    """
-
-    layers: tuple[Linear, ...]
-    norms: tuple[LayerNorm, ...]
-    final: bool = eqx.field(static=True)
-    """Whether the last layer is activated (and normed) as well."""
-
-    @classmethod
-    def init(
-        cls,
-        rng: np.random.Generator,
-        inputs: int,
-        hidden: Sequence[int],
-        outputs: int | None = None,
-        norm: bool = True,
-    ) -> Perceptron:
-        """Without `outputs` the last hidden layer is the output, activated."""
-        sizes = [inputs, *hidden, *([] if outputs is None else [outputs])]
-        layers = tuple(Linear.xavier(rng, a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
-        return cls(layers, tuple(LayerNorm.init(width) for width in hidden) if norm else (), outputs is None)
-
-    def __call__(self, *parts: Any) -> Array:
-        x = joined(*parts)
-        active = len(self.layers) - (not self.final)
-        for i, layer in enumerate(self.layers):
-            x = layer(x)
-            if i < active:
-                x = ops.gelu(x, approximate=True)
-                x = self.norms[i](x) if self.norms else x
-        return x
-
-
-def joined(*parts: Any) -> Array:
-    """The parts that exist, side by side."""
-    given = [part for part in parts if part is not None]
-    return given[0] if len(given) == 1 else ops.concat(given, -1)
-
-
 class Encoded(eqx.Module):
     """A network with encoders of its own: `net(encoder(observations), *rest)`.
 
     >>> rng = np.random.default_rng(0)
-    >>> encoder = Perceptron.init(rng, 3, (8,), 4)
-    >>> Encoded(encoder, Perceptron.init(rng, 4, (8,), 2))(np.zeros((5, 3), np.float32)).shape
+    >>> encoder = MLP.xavier(rng, 3, (8,), 4)
+    >>> Encoded(encoder, MLP.xavier(rng, 4, (8,), 2))(np.zeros((5, 3), np.float32)).shape
     (5, 2)
     """
 
@@ -131,46 +71,19 @@ class Value(eqx.Module):
         """Vectors of width `outputs`, also where that is 1; without it, numbers."""
 
         def make(rng):
-            return Perceptron.init(rng, inputs, hidden, 1 if outputs is None else outputs, norm)
+            return MLP.xavier(rng, inputs, hidden, 1 if outputs is None else outputs, norm)
 
         return cls(make(rng) if members == 1 else Ensemble.init(rng, members, make), outputs is None)
 
     def __call__(self, *parts: Any) -> Array:
-        y = self.body(joined(*parts))
+        y = self.body(join_inputs(*parts))
         return y[..., 0] if self.scalar else y
-
-
-@tree.record
-class Gaussian:
-    """Independent normal variables, perhaps squashed by tanh."""
-
-    mean: Float[Array, "*rows actions"]
-    log_std: Any
-    """As the mean, or None for a standard deviation of 1."""
-    squashed: bool = tree.static()
-
-    @property
-    def mode(self) -> Array:
-        """The most likely point; of a squashed one the image of the mean."""
-        return ops.tanh(self.mean) if self.squashed else self.mean
-
-    def sample(self, noise: Any, temperature: float = 1.0) -> Array:
-        """A point for each row of normal numbers; gradients flow through it."""
-        scale = temperature if self.log_std is None else ops.exp(self.log_std) * temperature
-        x = self.mean + scale * noise
-        return ops.tanh(x) if self.squashed else x
-
-    def log_prob(self, action: Any) -> Array:
-        """The logarithm of the density, summed over the last axis; of a squashed one inside (-1, 1)."""
-        x = 0.5 * (ops.log(1 + action) - ops.log(1 - action)) if self.squashed else action
-        logs = log_normal(x, self.mean, self.log_std)
-        return ops.sum(logs - log_tanh_slope(x) if self.squashed else logs, -1)
 
 
 class Actor(eqx.Module):
     """Inputs to a distribution of actions."""
 
-    trunk: Perceptron
+    trunk: MLP
     mean: Linear
     log_std: Any
     """None (a standard deviation of 1), a vector, or a layer."""
@@ -188,19 +101,19 @@ class Actor(eqx.Module):
         norm: bool = False,
     ) -> Actor:
         """`std` is one, free (a vector) or state (a layer)."""
-        trunk = Perceptron.init(rng, inputs, hidden, norm=norm)
+        trunk = MLP.xavier(rng, inputs, hidden, norm=norm)
         mean = Linear.xavier(rng, hidden[-1], actions, HEAD_SCALE)
         heads: dict[str, Any] = {"one": None, "free": np.zeros(actions, np.float32)}
         log_std = Linear.xavier(rng, hidden[-1], actions, HEAD_SCALE) if std == "state" else heads[std]
         return cls(trunk, mean, log_std, squashed)
 
-    def __call__(self, *parts: Any) -> Gaussian:
-        h = self.trunk(joined(*parts))
+    def __call__(self, *parts: Any) -> Normal:
+        h = self.trunk(join_inputs(*parts))
         mean = self.mean(h)
         if self.log_std is None:
-            return Gaussian(mean, None, self.squashed)
+            return Normal(mean, None, self.squashed)
         log_std = self.log_std(h) if isinstance(self.log_std, Linear) else self.log_std + 0.0 * mean
-        return Gaussian(mean, ops.clip(log_std, *LOG_STD), self.squashed)
+        return Normal(mean, ops.clip(log_std, *LOG_STD), self.squashed)
 
 
 class Bilinear(eqx.Module):
@@ -226,7 +139,7 @@ class Bilinear(eqx.Module):
         norm: bool = True,
     ) -> Bilinear:
         def ensemble(size: int) -> Ensemble:
-            return Ensemble.init(rng, members, lambda rng: Perceptron.init(rng, size, hidden, width, norm))
+            return Ensemble.init(rng, members, lambda rng: MLP.xavier(rng, size, hidden, width, norm))
 
         return cls(ensemble(inputs), ensemble(goals))
 
@@ -254,7 +167,7 @@ class Metric(eqx.Module):
         members: int = 2,
         norm: bool = True,
     ) -> Metric:
-        return cls(Ensemble.init(rng, members, lambda rng: Perceptron.init(rng, inputs, hidden, width, norm)))
+        return cls(Ensemble.init(rng, members, lambda rng: MLP.xavier(rng, inputs, hidden, width, norm)))
 
     def __call__(self, states: Any, goals: Any) -> Float[Array, "members rows"]:
         return self.between(self.phi(states), self.phi(goals))
@@ -275,7 +188,7 @@ class Metric(eqx.Module):
 class Intention(eqx.Module):
     """A normal distribution of latents from a state and an action."""
 
-    trunk: Perceptron
+    trunk: MLP
     mean: Linear
     log_std: Linear
 
@@ -283,12 +196,12 @@ class Intention(eqx.Module):
     def init(
         cls, rng: np.random.Generator, inputs: int, hidden: Sequence[int], width: int, norm: bool = True
     ) -> Intention:
-        trunk = Perceptron.init(rng, inputs, hidden, norm=norm)
+        trunk = MLP.xavier(rng, inputs, hidden, norm=norm)
         return cls(trunk, Linear.xavier(rng, hidden[-1], width), Linear.xavier(rng, hidden[-1], width))
 
-    def __call__(self, *parts: Any) -> Gaussian:
-        h = self.trunk(joined(*parts))
-        return Gaussian(self.mean(h), self.log_std(h), False)
+    def __call__(self, *parts: Any) -> Normal:
+        h = self.trunk(join_inputs(*parts))
+        return Normal(self.mean(h), self.log_std(h), False)
 
 
 class LogParameter(eqx.Module):

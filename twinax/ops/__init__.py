@@ -432,17 +432,62 @@ def least_squares(rows: Any, wanted: Any) -> Any:
 
 
 def layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """The last axis with mean 0 and variance 1, then times weight plus bias; eps is added to the variance."""
+    """The last axis with mean 0 and variance 1, then times weight plus bias, where there are any; eps is added to the
+    variance."""
     return _of[type(x)].layer_norm(x, weight, bias, eps)
 
 
-def conv2d(x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: Any = None) -> Any:
-    """Images (batch, height, width, in) convolved with PyTorch's layout of a weight: (out, in, height, width).
+def group_norm(x: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+    """Each group of neighbouring channels of (batch, channels, *places) with mean 0 and variance 1 over all places,
+    then each channel times its weight plus its bias, where there are any; eps is added to the variance."""
+    return _of[type(x)].group_norm(x, groups, weight, bias, eps)
+
+
+def attention(query: Any, key: Any, value: Any, mask: Any = None, causal: bool = False) -> Any:
+    """Means of the values (..., keys, width) for each query (..., queries, width), with softmax(query . key /
+    sqrt(width)) as weights.
+
+    A query looks at the keys where the mask (..., queries, keys) is True, if causal only at those that do not come
+    after it. A query that may look at nothing gets zeros and gives no gradient.
+    """
+    return _of[type(query)].attention(query, key, value, mask, causal)
+
+
+def gru(x: Any, state: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any = None, bias_hh: Any = None) -> Any:
+    """A layer of gated recurrent units over time: outputs (time, *rows, hidden) and the last state (*rows, hidden).
+
+    `x` is (time, *rows, inputs). The weights are PyTorch's, with the rows of reset, update and new below each other.
+    """
+    return _of[type(weight_ih)].gru(x, state, weight_ih, weight_hh, bias_ih, bias_hh)
+
+
+def lstm(x: Any, state: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any = None, bias_hh: Any = None) -> Any:
+    """A layer of long short-term memory over time: outputs (time, *rows, hidden) and the last state.
+
+    The state is a pair (hidden, cell). The weights are PyTorch's, with the rows of input, forget, new and output below
+    each other.
+    """
+    return _of[type(weight_ih)].lstm(x, state, weight_ih, weight_hh, bias_ih, bias_hh)
+
+
+def conv2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int = 1,
+    padding: Any = None,
+    dilation: int = 1,
+    groups: int = 1,
+    channels_last: bool = True,
+) -> Any:
+    """Images (batch, height, width, in) convolved with PyTorch's layout of a weight: (out, in / groups, height, width).
 
     The border of zeros is XLA's SAME, which leaves ceil(size / stride) places: where it is uneven, the larger part
-    comes after. `padding` asks for another: (before, after) of the height and of the width.
+    comes after. `padding` asks for another: (before, after) of the height and of the width. Entries of a window are
+    `dilation` places apart, and channels of a group are convolved apart from the others. If channels are not last,
+    images are (batch, in, height, width), as PyTorch has them.
     """
-    return _of[type(weight)].conv2d(x, weight, bias, stride, padding)
+    return _of[type(weight)].conv2d(x, weight, bias, stride, padding, dilation, groups, channels_last)
 
 
 def max_pool(x: Any, window: int, stride: int) -> Any:
@@ -550,6 +595,7 @@ __all__ = [
     "any",
     "arange",
     "argmax",
+    "attention",
     "backend",
     "broadcast",
     "cast",
@@ -569,6 +615,8 @@ __all__ = [
     "full",
     "gather",
     "gelu",
+    "group_norm",
+    "gru",
     "host_call",
     "huber",
     "khot_linear",
@@ -582,6 +630,7 @@ __all__ = [
     "log_sigmoid",
     "log_softmax",
     "logsumexp",
+    "lstm",
     "map_rows",
     "max",
     "max_pool",

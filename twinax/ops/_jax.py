@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 from jax.experimental import io_callback
 
+from twinax.ops import _gates
 from twinax.ops._axis import current_seed_axis, current_shards
 from twinax.ops._order import index_bits
 from twinax.ops._windows import same_padding
@@ -245,14 +246,40 @@ def least_squares(rows, wanted):
 
 def layer_norm(x, weight, bias, eps):
     centred = x - jnp.mean(x, -1, keepdims=True)
-    return centred * lax.rsqrt(jnp.mean(centred * centred, -1, keepdims=True) + eps) * weight + bias
-
-
-def conv2d(x, weight, bias, stride, padding):
-    border = "SAME" if padding is None else tuple(padding)
-    axes = ("NHWC", "OIHW", "NHWC")
-    y = lax.conv_general_dilated(x, weight, (stride, stride), border, dimension_numbers=axes)
+    y = centred * lax.rsqrt(jnp.mean(centred * centred, -1, keepdims=True) + eps)
+    y = y if weight is None else y * weight
     return y if bias is None else y + bias
+
+
+def group_norm(x, groups, weight, bias, eps):
+    flat = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
+    y = layer_norm(flat, None, None, eps).reshape(x.shape)
+    weight, bias = (p if p is None else p.reshape(-1, *[1] * (x.ndim - 2)) for p in (weight, bias))
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+def attention(query, key, value, mask, causal):
+    if causal:
+        before = jnp.tril(jnp.ones((query.shape[-2], key.shape[-2]), bool))
+        mask = before if mask is None else mask & before
+    weights = jnp.exp(log_softmax(query @ swap_last(key) / math.sqrt(query.shape[-1]), mask, -1))
+    return (weights if mask is None else where(mask, weights, 0)) @ value
+
+
+gru, lstm = _gates.gru, _gates.lstm
+
+
+def conv2d(x, weight, bias, stride, padding, dilation, groups, channels_last):
+    border = "SAME" if padding is None else tuple(padding)
+    axes = ("NHWC", "OIHW", "NHWC") if channels_last else ("NCHW", "OIHW", "NCHW")
+    apart = (dilation, dilation)
+    y = lax.conv_general_dilated(
+        x, weight, (stride, stride), border, rhs_dilation=apart, dimension_numbers=axes, feature_group_count=groups
+    )
+    if bias is None:
+        return y
+    return y + (bias if channels_last else bias[:, None, None])
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2))

@@ -8,7 +8,7 @@ from functools import partial
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax.ops import _eager
+from twinax.ops import _eager, _gates
 from twinax.ops._order import index_bits
 from twinax.ops._windows import same_padding
 
@@ -233,13 +233,40 @@ def least_squares(rows, wanted):
 
 def layer_norm(x, weight, bias, eps):
     centred = x - x.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + eps) * weight + bias
+    y = centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + eps)
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
 
 
-def conv2d(x, weight, bias, stride, padding):
+def group_norm(x, groups, weight, bias, eps):
+    flat = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
+    y = layer_norm(flat, None, None, eps).reshape(x.shape)
+    weight, bias = (p if p is None else p.reshape(-1, *[1] * (x.ndim - 2)) for p in (weight, bias))
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+def attention(query, key, value, mask, causal):
+    if causal:
+        before = np.tril(np.ones((query.shape[-2], key.shape[-2]), bool))
+        mask = before if mask is None else mask & before
+    weights = np.exp(log_softmax(query @ swap_last(key) / math.sqrt(query.shape[-1]), mask, -1))
+    return (weights if mask is None else where(mask, weights, 0)) @ value
+
+
+gru, lstm = _gates.gru, _gates.lstm
+
+
+def conv2d(x, weight, bias, stride, padding, dilation, groups, channels_last):
+    if not channels_last:
+        y = conv2d(np.moveaxis(x, 1, -1), weight, bias, stride, padding, dilation, groups, True)
+        return np.moveaxis(y, -1, 1)
     window = weight.shape[2:]
-    border = same_padding(x.shape[1:3], window, stride) if padding is None else padding
-    y = np.tensordot(_windows(x, border, 0, window, stride), weight, ((3, 4, 5), (1, 2, 3)))
+    border = same_padding(x.shape[1:3], window, stride, dilation) if padding is None else padding
+    covered = [(n - 1) * dilation + 1 for n in window]
+    places = _windows(x, border, 0, covered, stride)[..., ::dilation, ::dilation]
+    parts = zip(np.split(places, groups, 3), np.split(weight, groups), strict=True)
+    y = np.concatenate([np.tensordot(part, w, ((3, 4, 5), (1, 2, 3))) for part, w in parts], -1)
     return y if bias is None else y + bias
 
 

@@ -91,6 +91,8 @@ def take(x, index, axis):
         index = index.long()
     if index.dim() == 1:
         return torch.index_select(x, axis, index)
+    if axis == 0 and x.dim() == 2:
+        return torch.embedding(x, index)
     flat = torch.index_select(x, axis, index.reshape(-1))
     axis = axis % x.dim()
     return flat.reshape(x.shape[:axis] + index.shape + x.shape[axis + 1 :])
@@ -246,11 +248,60 @@ def layer_norm(x, weight, bias, eps):
     return F.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
-def conv2d(x, weight, bias, stride, padding):
-    border = same_padding(x.shape[1:3], weight.shape[2:], stride) if padding is None else padding
+def group_norm(x, groups, weight, bias, eps):
+    return F.group_norm(x, groups, weight, bias, eps)
+
+
+def attention(query, key, value, mask, causal):
+    if mask is not None and causal:
+        mask = mask & torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
+    return F.scaled_dot_product_attention(query, key, value, mask, is_causal=causal and mask is None)
+
+
+def gru(x, state, weight_ih, weight_hh, bias_ih, bias_hh):
+    if x.dim() != 3:
+        return _in_rows(gru, x, state, weight_ih, weight_hh, bias_ih, bias_hh)
+    if x.shape[0] == 1:
+        state = torch.gru_cell(x[0], state, weight_ih, weight_hh, bias_ih, bias_hh)
+        return state[None], state
+    weights, biased = _listed(weight_ih, weight_hh, bias_ih, bias_hh)
+    y, state = torch.gru(x, state[None], weights, biased, 1, 0.0, torch.is_grad_enabled(), False, False)
+    return y, state[0]
+
+
+def lstm(x, state, weight_ih, weight_hh, bias_ih, bias_hh):
+    if x.dim() != 3:
+        return _in_rows(lstm, x, state, weight_ih, weight_hh, bias_ih, bias_hh)
+    hidden, memory = state
+    if x.shape[0] == 1:
+        hidden, memory = torch.lstm_cell(x[0], (hidden, memory), weight_ih, weight_hh, bias_ih, bias_hh)
+        return hidden[None], (hidden, memory)
+    weights, biased = _listed(weight_ih, weight_hh, bias_ih, bias_hh)
+    both = (hidden[None], memory[None])
+    y, hidden, memory = torch.lstm(x, both, weights, biased, 1, 0.0, torch.is_grad_enabled(), False, False)
+    return y, (hidden[0], memory[0])
+
+
+def _listed(weight_ih, weight_hh, bias_ih, bias_hh):
+    """The weights of a layer that has all of its biases or none, and whether it has them."""
+    return ([weight_ih, weight_hh], False) if bias_ih is None else ([weight_ih, weight_hh, bias_ih, bias_hh], True)
+
+
+def _in_rows(function, x, state, *weights):
+    """PyTorch's layers know one axis of rows; here it may be several, or none."""
+    rows = x.shape[1:-1]
+    flat = jtu.tree_map(lambda s: s.reshape(math.prod(rows), s.shape[-1]), state)
+    y, state = function(x.reshape(len(x), math.prod(rows), x.shape[-1]), flat, *weights)
+    return y.reshape(len(x), *rows, y.shape[-1]), jtu.tree_map(lambda s: s.reshape(*rows, s.shape[-1]), state)
+
+
+def conv2d(x, weight, bias, stride, padding, dilation, groups, channels_last):
     # A view, not a copy: to PyTorch these are images whose channels lie last in memory.
-    x, even = _bordered(x.permute(0, 3, 1, 2), border, 0.0)
-    return F.conv2d(x, weight, bias, stride, even).permute(0, 2, 3, 1)
+    x = x.permute(0, 3, 1, 2) if channels_last else x
+    border = same_padding(x.shape[2:], weight.shape[2:], stride, dilation) if padding is None else padding
+    x, even = _bordered(x, border, 0.0)
+    y = F.conv2d(x, weight, bias, stride, even, dilation, groups)
+    return y.permute(0, 2, 3, 1) if channels_last else y
 
 
 def max_pool(x, window, stride):

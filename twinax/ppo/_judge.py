@@ -39,7 +39,7 @@ class Judging:
         agent, moments = frozen(state.networks["agent"]).acting(), state.carry.observation
 
         def act(observation):
-            point = agent.policy(self.ppo.normalised(moments, observation)).mode
+            point = agent.policy(self.ppo.normalised(moments, observation)).point()
             return to_world(self.ppo.world.actions, point, self.ppo.squashed)
 
         world = self.ppo.world.apart() if isinstance(self.ppo.world, Restarting) else self.ppo.world

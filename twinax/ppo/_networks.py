@@ -12,8 +12,7 @@ import numpy as np
 from twinax import ops
 from twinax.envs._control import Actions, Discrete
 from twinax.errors import TwinaxError, UnknownName
-from twinax.networks import MLP, Linear, acting, activation
-from twinax.networks._distributions import Categorical, Normal
+from twinax.networks import MLP, Categorical, Linear, Normal, acting, activation
 from twinax.noise import Draw
 from twinax.types import Array, Float
 

@@ -55,6 +55,20 @@ def _gelu(graph: _Graph, x: str, name: str) -> str:
     return graph.add("Mul", half, one, output=f"{name}.gelu")
 
 
+def _gelu_tanh(graph: _Graph, x: str, name: str) -> str:
+    # x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+    square = graph.add("Mul", x, x, output=f"{name}.square")
+    bent = graph.add("Mul", square, graph.constant(f"{name}.cubic", 0.044715), output=f"{name}.bent")
+    slope = graph.add("Add", bent, graph.constant(f"{name}.one", 1.0), output=f"{name}.slope")
+    inner = graph.add("Mul", x, slope, output=f"{name}.inner")
+    scaled = graph.add("Mul", inner, graph.constant(f"{name}.root", math.sqrt(2 / math.pi)), output=f"{name}.scaled")
+    shifted = graph.add(
+        "Add", graph.add("Tanh", scaled, output=f"{name}.tanh"), f"{name}.one", output=f"{name}.shifted"
+    )
+    half = graph.add("Mul", x, graph.constant(f"{name}.half", 0.5), output=f"{name}.halved")
+    return graph.add("Mul", half, shifted, output=f"{name}.gelu_tanh")
+
+
 ACTIVATIONS: dict[str, Any] = {
     "relu": lambda g, x, n: g.add("Relu", x, output=f"{n}.relu"),
     "leaky_relu": lambda g, x, n: g.add("LeakyRelu", x, output=f"{n}.leaky_relu", alpha=0.01),
@@ -62,6 +76,7 @@ ACTIVATIONS: dict[str, Any] = {
     "elu": lambda g, x, n: g.add("Elu", x, output=f"{n}.elu", alpha=1.0),
     "silu": _silu,
     "gelu": _gelu,
+    "gelu_tanh": _gelu_tanh,
 }
 """Nodes of each activation."""
 

@@ -47,8 +47,8 @@ def roll_out(ppo: Options, state: State, draws: Mapping[str, Any]) -> tuple[Carr
 
     def choose(observation, noise):
         policy = agent.policy(ppo.normalised(carry.observation, observation))
-        point = policy.sample(noise)
-        return point, policy.log_prob(point), to_world(ppo.world.actions, point, ppo.squashed)
+        point = policy.point(noise)
+        return point, policy.log_prob_at(point), to_world(ppo.world.actions, point, ppo.squashed)
 
     if isinstance(ppo.world, Restarting):
         playing, lost = entered(ppo.world, carry.playing, below(draws, "enter"))

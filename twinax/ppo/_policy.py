@@ -95,7 +95,7 @@ class Policy:
         """What the actor says, before it becomes an action: logits or means, by the library's own networks."""
         x = observation if self.moments is None else self.moments.scaled(observation, self.scaling)
         policy: Any = self.agent.policy(x)
-        return policy.logits if self.discrete else policy.mode
+        return policy.logits if self.discrete else policy.mean
 
     def act(self, observation: np.ndarray) -> np.ndarray:
         """The likeliest actions for rows of observations."""

@@ -111,7 +111,7 @@ class PPO(Options, Problem):
         advantage = batch.advantage
         if self.standardise == "minibatch":
             advantage = standardised(advantage, self.advantage_deviation)
-        gain, shown = policy_loss(policy.log_prob(batch.point) - batch.log_prob, advantage, self.clip)
+        gain, shown = policy_loss(policy.log_prob_at(batch.point) - batch.log_prob, advantage, self.clip)
         value = agent.value(batch.observation if batch.critic is None else batch.critic)
         error = value_loss(value, batch.value, batch.target, self.value_clip)
         entropy = ops.mean(policy.entropy(batch.noise))

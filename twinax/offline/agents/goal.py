@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from twinax import ops
+from twinax.networks import MLP
 from twinax.noise import Draw
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, guided, spread
 from twinax.offline._losses import advantage_weights, behaviour_cloning, goal_value_loss, regression, scaled
-from twinax.offline._networks import Actor, LogParameter, Metric, Perceptron, Value
+from twinax.offline._networks import Actor, LogParameter, Metric, Value
 from twinax.offline.agents.iql import IQL
 from twinax.problem import Terms
 
@@ -151,7 +152,7 @@ class HIQL(GCIVL):
         d, width = sizes.observation, self.width
         return {
             "value": Value.init(rng, d + width, self.hidden, members=2, norm=self.value_norm),
-            "subgoal": Perceptron.init(rng, 2 * d, self.hidden, width, norm=self.value_norm),
+            "subgoal": MLP.xavier(rng, 2 * d, self.hidden, width, norm=self.value_norm),
             "actor": Actor.init(rng, d + width, self.hidden, sizes.action, norm=self.actor_norm),
             "high_actor": Actor.init(rng, 2 * d, self.hidden, width, norm=self.actor_norm),
         }

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from twinax import ops
+from twinax.networks import MLP
 from twinax.noise import Draw
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, spread
 from twinax.offline._encoders import make_encoder
 from twinax.offline._losses import behaviour_cloning, noisy_action, regression, scaled, squared_distance
-from twinax.offline._networks import Actor, Perceptron, Value
+from twinax.offline._networks import Actor, Value
 from twinax.offline._sampling import BatchOptions, random_crop
 from twinax.problem import Terms
 
@@ -128,7 +129,7 @@ class DinoReBRAC(ReBRAC):
         if self.encoder:
             encoder, width = make_encoder(self.encoder, rng, sizes.shape), sizes.observation
         else:
-            encoder, width = Perceptron.init(rng, sizes.observation, self.hidden[:-1], self.width), self.width
+            encoder, width = MLP.xavier(rng, sizes.observation, self.hidden[:-1], self.width), self.width
         return {"encoder": encoder, **self.critic_and_actor(rng, width, sizes.action)}
 
     def losses(self, phase: str) -> dict[str, Loss]:

@@ -1,0 +1,44 @@
+"""Recurrent layers where a framework has none of its own: a loop over time, whose program does not grow with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twinax import ops
+
+
+def gru(x: Any, state: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any, bias_hh: Any) -> tuple[Any, Any]:
+    size = weight_hh.shape[-1]
+
+    def step(state, gates):
+        # The rows are those of reset, update and new.
+        own = ops.linear(state, weight_hh, bias_hh)
+        both = ops.sigmoid(gates[..., : 2 * size] + own[..., : 2 * size])
+        new = ops.tanh(gates[..., 2 * size :] + both[..., :size] * own[..., 2 * size :])
+        state = new + both[..., size:] * (state - new)
+        return state, state
+
+    return _over_time(step, state, ops.linear(x, weight_ih, bias_ih))
+
+
+def lstm(x: Any, state: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any, bias_hh: Any) -> tuple[Any, Any]:
+    size = weight_hh.shape[-1]
+
+    def step(state, gates):
+        # The rows are those of input, forget, new and output.
+        gates = gates + ops.linear(state[0], weight_hh, bias_hh)
+        both = ops.sigmoid(gates[..., : 2 * size])
+        memory = both[..., size:] * state[1] + both[..., :size] * ops.tanh(gates[..., 2 * size : 3 * size])
+        hidden = ops.sigmoid(gates[..., 3 * size :]) * ops.tanh(memory)
+        return (hidden, memory), hidden
+
+    return _over_time(step, state, ops.linear(x, weight_ih, bias_ih))
+
+
+def _over_time(step: Callable, state: Any, gates: Any) -> tuple[Any, Any]:
+    if gates.shape[0] == 1:  # acting: no loop
+        state, output = step(state, gates[0])
+        return output[None], state
+    state, outputs = ops.scan(step, state, gates)
+    return outputs, state
