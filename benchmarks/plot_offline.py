@@ -63,7 +63,7 @@ def main() -> None:
         print(f"{name:12s} success {last}   {min(seconds):.0f} to {max(seconds):.0f} s", flush=True)
     axis.set(xlabel="update", ylabel="episodes that reach the goal", ylim=(0, 1))
     axis.axvline(2000, color="0.6", linewidth=0.8, linestyle=":")
-    note = "finetuning begins\n(infom: at 4,500)"
+    note = "finetuning begins\n(infom: at 12,000)"
     axis.annotate(note, (2000, 0.92), xytext=(4, 0), textcoords="offset points", color="0.4", fontsize=8)
     figure.legend(loc="outside right center", frameon=False, fontsize=8)
     axis.spines[["top", "right"]].set_visible(False)

@@ -46,5 +46,5 @@ def test_agents_beat_cloning(agent, cloned):
     for seed in range(3):
         began = time.perf_counter()
         found = success(agent, seed)
-        assert time.perf_counter() - began < 300
+        assert time.perf_counter() - began < 600
         assert found > cloned + MARGIN, (agent, seed, found, cloned)

@@ -113,16 +113,18 @@ def _blame(found: Found, missed: float | None) -> str:
     if found.gradients:
         flats = {name: flat(found.gradients[name]) for name in (*found.parts, found.loss)}
         gap = flats[found.loss] - sum(flats[name] for name in found.parts)
-        for name in found.parts:
-            weight = _weight(gap, flats[name])
-            if weight is not None:
-                verb = "counts" if missed is not None else "differentiates"
-                return f"the loss {verb} '{name}' {1 + weight:.6g} times"
+        weights = {name: _weight(gap, flats[name]) for name in found.parts}
+        times = {name: 1 + weight for name, weight in weights.items() if weight is not None}
+        # Parts by one and the same parameter have gradients in proportion: a whole number of times is likelier.
+        times = {name: round(often) for name, often in times.items() if abs(often - round(often)) < SIMPLE} or times
+        if times:
+            verb = "counts" if missed is not None else "differentiates"
+            return f"the loss {verb} " + " or ".join(f"'{name}' {often:.6g} times" for name, often in times.items())
     if missed is not None:
         for name, value in parts.items():
-            times = 1 + missed / value if value else math.nan
-            if abs(times - round(times)) < SIMPLE if math.isfinite(times) else False:
-                return f"the loss counts '{name}' {round(times)} times"
+            often = 1 + missed / value if value else math.nan
+            if abs(often - round(often)) < SIMPLE if math.isfinite(often) else False:
+                return f"the loss counts '{name}' {round(often)} times"
     what = "loss" if missed is not None else "gradient of the loss"
     return f"the {what} is not the sum of {', '.join(found.parts)}"
 
