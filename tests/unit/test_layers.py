@@ -16,11 +16,11 @@ import twinax
 ROOT = Path(twinax.__file__).parent
 LEVELS = (
     ("errors", "types", "memory", "interval", "episode"),
-    ("arguments", "platforms"),
-    ("tree",),
+    ("arguments", "platforms", "registry"),
+    ("tree", "train_options"),
     ("ops",),
     ("noise",),
-    ("networks", "optimizer"),
+    ("networks", "optimizer", "parts"),
     ("problem", "envs"),
     ("gflownet", "iqn", "offline", "ppo"),
     ("bridge",),

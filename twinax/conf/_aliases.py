@@ -34,7 +34,9 @@ def rewrite(overrides: Sequence[str], experiment: Experiment) -> list[str]:
     rewritten: list[str] = []
     for override in overrides:
         key, equals, value = override.partition("=")
-        target = table.get(key.lstrip("+")) if equals else None
+        plain = key.lstrip("+")
+        # An option of somebody's own world may be called as a key was elsewhere.
+        target = table.get(plain) if equals and plain not in experiment.own_keys else None
         if target is None:
             rewritten.append(override)
         elif callable(target):

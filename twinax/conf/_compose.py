@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from twinax.conf import _aliases, _keys
 from twinax.conf._registry import Experiment, Preset, find_experiment
 from twinax.conf._sections import check
 from twinax.errors import TwinaxError
+from twinax.registry import is_code
 
 _LARGEST = 2**63
 """Where whole numbers end that arrays can hold; larger ones do not even become floats."""
@@ -28,6 +30,7 @@ def compose(overrides: Sequence[str] = ()) -> Any:
     'torch'
     """
     experiment, rest = _choose_experiment(overrides)
+    experiment = experiment.opened(_named_code(rest, experiment))
     choices, values = _sort_overrides(rest, experiment)
     return _finish(_set_values(_compose_groups(experiment, choices), values, experiment))
 
@@ -72,12 +75,13 @@ def restore(
     if choices:
         name, choice = next(iter(choices.items()))
         raise TwinaxError(f"{name}={choice} cannot change in an existing run: start a new one with `twinax train`")
-    chosen = {}
+    chosen: dict[str, str] = {}
     for name, group in experiment.groups.items():
         section = stored.get(name)
         if not isinstance(section, dict) or "name" not in section:
             raise TwinaxError(f"{source} has no {name}.name, so it is not the configuration of a {experiment.name} run")
         chosen[name] = group.resolve(name, str(section["name"]))
+    experiment = experiment.opened(chosen)
     try:
         merged = OmegaConf.merge(_compose_groups(experiment, chosen), dict(stored))
     except OmegaConfBaseException as error:
@@ -101,6 +105,17 @@ def _choose_experiment(overrides: Sequence[str]) -> tuple[Experiment, list[str]]
     chosen = [text.partition("=")[2] for text in overrides if text.startswith("experiment=")]
     rest = [text for text in overrides if not text.startswith("experiment=")]
     return find_experiment(chosen[-1] if chosen else "gflownet"), rest
+
+
+def _named_code(overrides: Sequence[str], experiment: Experiment) -> dict[str, str]:
+    """Choices that are written as `package.module:Name`, by group."""
+    found = {}
+    for text in _aliases.rewrite(overrides, experiment):
+        key, _, value = text.partition("=")
+        group = key.removesuffix(".name")
+        if group in experiment.groups and is_code(value.strip("'\"")):
+            found[group] = experiment.groups[group].resolve(group, value)
+    return found
 
 
 def _sort_overrides(overrides: Sequence[str], experiment: Experiment) -> tuple[dict[str, str], dict[str, Any]]:
@@ -184,8 +199,11 @@ def _compose_groups(experiment: Experiment, choices: dict[str, str]):
     from hydra.errors import HydraException
 
     _store(experiment.name)
+    for group, choice in choices.items():
+        if is_code(choice):
+            _store_choice(experiment.name, group, choice, experiment.groups[group].choices[choice])
     # Group names carry the experiment's name, so that two families may both have an `env`.
-    overrides = [f"{experiment.name}/{group}={choice}" for group, choice in choices.items()]
+    overrides = [f"{experiment.name}/{group}={_stored_name(choice)}" for group, choice in choices.items()]
     # Hydra allows one application per process; one that calls us gets its own back.
     outer = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
@@ -205,7 +223,12 @@ def _opened(config):
     from omegaconf import DictConfig, OmegaConf
 
     for section in config.values():
-        for value in section.values() if isinstance(section, DictConfig) else ():
+        names = (
+            [name for name in section if not OmegaConf.is_missing(section, name)]
+            if isinstance(section, DictConfig)
+            else []
+        )
+        for value in (section[name] for name in names):
             if isinstance(value, DictConfig) and OmegaConf.get_type(value) is dict:
                 OmegaConf.set_struct(value, False)
     return config
@@ -226,11 +249,23 @@ def _store(name: str) -> None:
     )
     for group, entry in experiment.groups.items():
         for choice, node in entry.choices.items():
-            package, stored = group, node
-            if isinstance(node, Preset):
-                others = [{f"override /{name}/{other}": wanted} for other, wanted in node.choose.items()]
-                package, stored = "_global_", {"defaults": ["_self_", *others], **node.sections}
-            store.store(group=f"{name}/{group}", name=choice, node=stored, package=package, provider="twinax")
+            _store_choice(name, group, choice, node)
+
+
+def _store_choice(name: str, group: str, choice: str, node: Any) -> None:
+    from hydra.core.config_store import ConfigStore
+
+    package, stored = group, node
+    if isinstance(node, Preset):
+        others = [{f"override /{name}/{other}": wanted} for other, wanted in node.choose.items()]
+        package, stored = "_global_", {"defaults": ["_self_", *others], **node.sections}
+    path = {"group": f"{name}/{group}", "name": _stored_name(choice)}
+    ConfigStore.instance().store(**path, node=stored, package=package, provider="twinax")
+
+
+def _stored_name(choice: str) -> str:
+    """A choice's name in Hydra's store, which has no colons."""
+    return re.sub(r"\W", "_", choice) if is_code(choice) else choice
 
 
 def _set_values(config, values: dict[str, Any], experiment: Experiment):
@@ -270,6 +305,9 @@ def _finish(config) -> Any:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    if missing := OmegaConf.missing_keys(config):
+        key = sorted(missing)[0]
+        raise TwinaxError(f"{key} has no value, and nothing stands in for it; give one with {key}=VALUE")
     try:
         return check(OmegaConf.to_object(config))  # type: ignore[arg-type]
     except OmegaConfBaseException as error:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from twinax.conf._aliases import all_keys
+from twinax.conf._mirror import CHOSEN
 from twinax.conf._registry import Experiment, Preset
-from twinax.conf._sections import CHOSEN
 from twinax.errors import TwinaxError
 
 
@@ -88,7 +88,7 @@ def _group_node(name: str, choice: Any) -> Any:
 def _leaves(node: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     for field in dataclasses.fields(node):
         value = getattr(node, field.name)
-        if value == CHOSEN:
+        if value == CHOSEN and not prefix:  # a group's section, which stands with its choices
             continue
         if dataclasses.is_dataclass(value):
             yield from _leaves(value, f"{prefix}{field.name}.")

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+from twinax.errors import TwinaxError
+from twinax.registry import import_code
+
+CHOSEN = "???"
+"""Default of what must come from elsewhere, a group or a person: OmegaConf's mark for it."""
 
 
 def mirror(
@@ -32,13 +39,60 @@ def mirror(
         kind, default = hints[field.name], field.default
         if typing.get_origin(kind) is tuple:
             kind = list[typing.get_args(kind)[0]]
-        if isinstance(default, tuple):
+        if default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            fields.append((field.name, kind, dataclasses.field(default=CHOSEN)))
+        elif isinstance(default, tuple):
             fields.append((field.name, kind, dataclasses.field(default_factory=lambda values=default: list(values))))
         else:
             fields.append((field.name, kind, field))
     section = dataclasses.make_dataclass(f"{options.__name__}Section", fields, bases=(base,))
     section.options = options
     section.__doc__ = options.__doc__
+    return section
+
+
+def open_section(kind: str, leave_out: Iterable[str] = (), base: type = object) -> Callable[[str], Any]:
+    """From `package.module:Name` to a section with the options of what it names: the `open` of a group.
+
+    Options are the fields of a dataclass, or the arguments of any other callable; those without a default have to be
+    given.
+
+    >>> open_section("shape")("fractions:Fraction")
+    FractionSection(name='fractions:Fraction', numerator=0, denominator=None)
+    """
+
+    def make(name: str) -> Any:
+        target = import_code(name, kind)
+        if not callable(target):
+            raise TwinaxError(
+                f"{kind} '{name}' is a {type(target).__name__}; name a class, or a function that makes one"
+            )
+        if dataclasses.is_dataclass(target) and isinstance(target, type):
+            return mirror(target, leave_out, base, name=name)()
+        return _of_arguments(target, leave_out, base, name)()
+
+    return make
+
+
+def _of_arguments(target: Any, leave_out: Iterable[str], base: type, name: str) -> type:
+    """A section with the arguments of a callable."""
+    try:
+        arguments = inspect.signature(target).parameters.values()
+    except (TypeError, ValueError):
+        arguments = ()
+    fields: list[Any] = [("name", str, dataclasses.field(default=name))]
+    for argument in arguments:
+        if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD) or argument.name in leave_out:
+            continue
+        default = CHOSEN if argument.default is argument.empty else argument.default
+        if isinstance(default, list | dict | tuple):
+            value = list(default) if isinstance(default, tuple) else default
+            fields.append((argument.name, Any, dataclasses.field(default_factory=lambda value=value: value)))
+        else:
+            fields.append((argument.name, Any, dataclasses.field(default=default)))
+    section = dataclasses.make_dataclass(f"{target.__name__}Section", fields, bases=(base,))
+    section.options = staticmethod(target)
+    section.__doc__ = target.__doc__
     return section
 
 
@@ -55,7 +109,10 @@ def section_of(section: type, options: Any) -> Any:
 def restore(section: Any, **changes: Any) -> Any:
     """The options that a mirrored section stands for, checked by their own class."""
     options = type(section).options
-    names = {field.name for field in dataclasses.fields(options) if field.init}
+    if dataclasses.is_dataclass(options):
+        names = {field.name for field in dataclasses.fields(options) if field.init}
+    else:
+        names = set(inspect.signature(options).parameters)
     values = {name: getattr(section, name) for name in names if hasattr(section, name)}
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     return options(**(values | changes))

@@ -10,10 +10,11 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from twinax.errors import UnknownName
+from twinax.registry import is_code
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,13 @@ class Group:
     """Choice to its section dataclass (with its values), or to a `Preset`."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Other spellings of a choice."""
+    open: Callable[[str], Any] | None = None
+    """From `package.module:Name` to a choice, where the group takes anybody's code."""
 
     def resolve(self, group: str, name: str) -> str:
         """The choice's own name; unknown ones list the known."""
+        if self.open is not None and is_code(name.strip("'\"")):
+            return name.strip("'\"")
         plain = name.strip("'\"").lower().replace("-", "_")
         own = self.aliases.get(plain, plain)
         if own not in self.choices:
@@ -71,6 +76,20 @@ class Experiment:
     """Keys that people know from elsewhere, to a sentence on what to write here."""
     named_by: tuple[str, ...] = ("env", "objective")
     """Sections whose `name` goes into the default run directory."""
+
+    own_keys: frozenset[str] = frozenset()
+    """Keys of choices that somebody's code made."""
+
+    def opened(self, choices: Mapping[str, str]) -> Experiment:
+        """The same with choices that somebody's code makes, by group."""
+        groups, keys = dict(self.groups), set(self.own_keys)
+        for name, choice in choices.items():
+            group = groups[name]
+            if group.open is not None and choice not in group.choices:
+                section = group.open(choice)
+                groups[name] = replace(group, choices={**group.choices, choice: section})
+                keys |= {f"{name}.{option.name}" for option in fields(section)}
+        return replace(self, groups=groups, own_keys=frozenset(keys))
 
 
 @functools.cache

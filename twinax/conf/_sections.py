@@ -12,8 +12,6 @@ from twinax.train_options import TrainOptions, mode_name
 
 ROOTS = ("seed", "seeds")
 """Options of a run that stand at the root: seed=1 is short."""
-CHOSEN = "???"
-"""Default of a section that a group fills in: OmegaConf's mark for a value that must come from elsewhere."""
 
 
 @dataclass
@@ -88,7 +86,12 @@ def at_least(least: int, **values: int | None) -> None:
 
 def train_options(config: Root, **changed: Any) -> TrainOptions:
     """How a configuration is run."""
-    return restore(config.trainer, **{name: getattr(config, name) for name in ROOTS} | changed)
+    try:
+        return restore(config.trainer, **{name: getattr(config, name) for name in ROOTS} | changed)
+    except TwinaxError as error:
+        # Its sentence begins with the name of a field; on the command line that is a key.
+        key = "trainer." if hasattr(config.trainer, str(error).partition(" ")[0]) else ""
+        raise TwinaxError(f"{key}{error}") from error
 
 
 def check(config: Root) -> Root:

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from twinax.conf._mirror import mirror, restore
+from twinax.conf._mirror import CHOSEN, mirror, restore
 from twinax.conf._registry import Experiment, Group, Preset
-from twinax.conf._sections import CHOSEN
 from twinax.conf.experiments.ppo import (
     KEY_ALIASES,
     Learning,

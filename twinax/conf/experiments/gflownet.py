@@ -7,25 +7,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax.tree_util as jtu
+
 from twinax import Optimizer
-from twinax.conf._mirror import mirror, restore
+from twinax.conf._mirror import CHOSEN, mirror, open_section, restore
 from twinax.conf._registry import Experiment, Group, Preset
-from twinax.conf._sections import CHOSEN, Root, at_least
+from twinax.conf._sections import Root, at_least
 from twinax.conf.limits import check_memory
-from twinax.envs import Corners, GridReward, Hypergrid, Uniform
+from twinax.envs import Corners, Environment, GridReward, Hypergrid, Uniform
+from twinax.errors import TwinaxError
 from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, objectives, problem
+
+Grid = mirror(Hypergrid, leave_out=["reward"], name="hypergrid")
 
 
 @dataclass
-class EnvSection:
-    """The world that trajectories walk through."""
+class OwnSection:
+    """The reward that a world has of its own."""
 
-    name: str = "hypergrid"
-    """Chosen with env=NAME."""
-    dim: int = 4
-    """Number of axes."""
-    side: int = 20
-    """Cells along each axis."""
+    name: str = "own"
+    """Chosen with proxy=NAME."""
 
 
 @dataclass
@@ -66,7 +67,7 @@ class GflownetRoot(Root):
 
 GRID = Preset(
     sections={
-        "env": EnvSection(name="grid", dim=2, side=3),
+        "env": Grid(name="grid", dim=2, side=3),
         "policy": {"hidden": [128, 128], "activation": "leaky_relu"},
         "objective": {"log_z_size": 16, "log_z_init": 150 / 64},
         "optimizer": {"learning_rate": 1e-4, "log_z_learning_rate": "${times:${optimizer.learning_rate},10}"},
@@ -136,10 +137,16 @@ HINTS = {
 
 def build_problem(config: GflownetRoot):
     """The GFlowNet problem of a configuration."""
-    check_sizes(config)
+    at_least(1, objective__log_z_size=config.objective.log_z_size)
+    env = restore(config.env)
+    if not isinstance(env, Environment):
+        raise TwinaxError(f"env={config.env.name} makes a {type(env).__name__}; a world is a tx.envs.Environment")
+    if not isinstance(config.proxy, OwnSection):
+        env = env.with_reward(restore(config.proxy))
+    check_sizes(config, env)
     objective = config.objective
     return problem(
-        Hypergrid(config.env.dim, config.env.side, restore(config.proxy)),
+        env,
         restore(objective),
         batch_size=config.trainer.batch_size,
         policy=restore(config.policy),
@@ -150,30 +157,26 @@ def build_problem(config: GflownetRoot):
     )
 
 
-def check_sizes(config: GflownetRoot) -> None:
-    """Refuse sizes that are not sizes, and problems that do not fit into memory."""
-    env, policy, metrics, batch = config.env, config.policy, config.metrics, config.trainer.batch_size
-    at_least(1, env__dim=env.dim, objective__log_z_size=config.objective.log_z_size)
-    at_least(2, env__side=env.side)
+def check_sizes(config: GflownetRoot, env: Environment) -> None:
+    """Refuse problems that do not fit into memory."""
+    policy, metrics, batch, seeds = config.policy, config.metrics, config.trainer.batch_size, config.seeds
     number = 8.0 if config.trainer.dtype == "float64" else 4.0
-    times, actions = float(env.dim) * (env.side - 1) + 1, env.dim + 1.0
-    widths = [float(env.dim) * env.side, *map(float, policy.hidden), 2 * actions]
+    times, actions = float(env.max_steps), float(env.num_actions)
+    widths = [float(env.observation_size), *map(float, policy.hidden), actions + env.num_backward_actions + 1]
     parameters = (1 if policy.shared else 3) * sum(inputs * outputs for inputs, outputs in itertools.pairwise(widths))
     # Parameters, gradient and two moments; then, for each transition, its draws and what the backward pass keeps.
     # The evaluation looks at its trajectories in the same way, but without a backward pass.
     row = (2 * actions + 2 * sum(widths[1:])) * number
+    state = sum(leaf.nbytes for leaf in jtu.tree_leaves(env.reset(1)))
     check_memory(
         {
-            "the networks (policy.hidden, env.dim, env.side)": 4 * parameters * number * config.seeds,
-            "a batch (trainer.batch_size, env.dim, env.side, policy.hidden)": batch * times * row * config.seeds,
-            "an evaluation (metrics.samples, env.dim, env.side, policy.hidden)": metrics.samples * times * row / 2,
-            "the store of samples (metrics.fifo, env.dim)": metrics.fifo * (4.0 * env.dim + 1) * config.seeds,
-            "log Z (objective.log_z_size)": 4 * number * config.objective.log_z_size * config.seeds,
-            "the log of a chunk (trainer.chunk)": 10 * number * config.trainer.chunk * config.seeds,
-            "a mark for each of 2^dim modes (env.dim, trainer.batch_size)": 2.0 ** min(env.dim, 999)
-            * (4 * batch + 1)
-            * config.seeds
-            * isinstance(config.proxy, BandsSection),
+            "the networks (policy.hidden, env)": 4 * parameters * number * seeds,
+            "a batch (trainer.batch_size, policy.hidden, env)": batch * times * row * seeds,
+            "an evaluation (metrics.samples, policy.hidden, env)": metrics.samples * times * row / 2,
+            "the store of samples (metrics.fifo, env)": metrics.fifo * float(state) * seeds,
+            "log Z (objective.log_z_size)": 4 * number * config.objective.log_z_size * seeds,
+            "the log of a chunk (trainer.chunk)": 10 * number * config.trainer.chunk * seeds,
+            "a mark for each mode (env, trainer.batch_size)": float(env.num_modes) * (4 * batch + 1) * seeds,
         }
     )
 
@@ -184,8 +187,9 @@ EXPERIMENT = Experiment(
     schema=GflownetRoot,
     groups={
         "proxy": Group(
-            default="easy",
+            default="own",
             choices={
+                "own": OwnSection(),
                 "uniform": mirror(Uniform, name="uniform")(),
                 "corners": mirror(Corners, name="corners")(),
                 "easy": BandsSection("easy", 1e-3, 0.5, 2.0),
@@ -193,13 +197,19 @@ EXPERIMENT = Experiment(
                 "bands": BandsSection("bands", 0.1, 0.5, 2.0),
             },
             aliases={"box/corners": "corners", "any": "bands"},
+            open=open_section("reward"),
         ),
         "objective": Group(
             default="trajectory_balance",
             choices={name: mirror(kind, base=LogZSection, name=name)() for name, kind in objectives.OBJECTIVES.items()},
             aliases=OBJECTIVE_ALIASES,
+            open=open_section("objective", base=LogZSection),
         ),
-        "env": Group(default="hypergrid", choices={"hypergrid": Preset({"env": EnvSection()}), "grid": GRID}),
+        "env": Group(
+            default="hypergrid",
+            choices={"hypergrid": Preset({"env": Grid()}, choose={"proxy": "easy"}), "grid": GRID},
+            open=open_section("environment", leave_out=["reward"]),
+        ),
     },
     build=build_problem,
     key_aliases=KEY_ALIASES,

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from twinax import Optimizer
-from twinax.conf._mirror import mirror, restore
+from twinax.conf._mirror import CHOSEN, mirror, restore
 from twinax.conf._registry import Experiment, Group, Preset
-from twinax.conf._sections import CHOSEN, Root, at_least
+from twinax.conf._sections import Root, at_least
 from twinax.conf.experiments._offline_published import HINTS, KEY_ALIASES, PUBLISHED, STATES, published_presets
 from twinax.conf.limits import check_memory
 from twinax.envs import PointMaze

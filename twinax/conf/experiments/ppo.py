@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinax import Optimizer
-from twinax.conf._mirror import mirror, restore, section_of
+from twinax.conf._mirror import CHOSEN, mirror, restore, section_of
 from twinax.conf._registry import Experiment, Group, Preset
-from twinax.conf._sections import CHOSEN, CompareSection, Root
+from twinax.conf._sections import CompareSection, Root
 from twinax.conf.limits import check_memory
 from twinax.envs import CLASSIC, PROBES, BraxWorld, GymnasiumWorld, GymnaxWorld
 from twinax.envs._control import Discrete

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinax import Optimizer
-from twinax.conf._mirror import mirror, restore
+from twinax.conf._mirror import CHOSEN, mirror, restore
 from twinax.conf._registry import Experiment, Group, Preset
-from twinax.conf._sections import CHOSEN, Root, at_least
+from twinax.conf._sections import Root, at_least
 from twinax.conf.limits import check_memory
 from twinax.envs import Cleanup, TreasureHunt, World
 from twinax.errors import TwinaxError
