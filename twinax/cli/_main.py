@@ -135,4 +135,7 @@ def run(words: Sequence[str]) -> int:
         parser().print_help()
         return 0
     _cache.enable()
+    # Code of one's own is named as package.module:Name; last, so that it hides nothing that is installed.
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)
     return {**COMMANDS, **HIDDEN}[found.command].run(found)

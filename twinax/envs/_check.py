@@ -138,13 +138,19 @@ def _check_shapes(env: Environment, states: Any) -> None:
         refuse(bad, states, f"observe gives an index outside 0..{seen.size - 1}")
         ordered = np.sort(seen.indices, -1)
         refuse((ordered[:, 1:] == ordered[:, :-1]).any(-1), states, "observe gives the same index twice in a KHot")
-        shape = (seen.indices.shape[0], seen.size)
+        shapes = [(seen.indices.shape[0], seen.size)]
     else:
-        shape = np.shape(seen)
-        refuse(~np.isfinite(seen).reshape(number, -1).all(1), states, "observe gives a value that is not finite")
-    if shape != (number, env.observation_size):
+        shapes = [np.shape(leaf) for leaf in jtu.tree_leaves(seen)]
+    for shape in shapes:
+        if shape[:1] != (number,):
+            raise TwinaxError(f"observe gives an array of shape {shape} for {number} states; they come first")
+    if not isinstance(seen, KHot):
+        for leaf in jtu.tree_leaves(seen):
+            refuse(~np.isfinite(leaf).reshape(number, -1).all(1), states, "observe gives a value that is not finite")
+    # A world that shows a flat row may say how wide it is, for an MLP; any other tree is for a network of its own.
+    if type(env).observation_size is not Environment.observation_size and shapes != [(number, env.observation_size)]:
         raise TwinaxError(
-            f"observe gives the shape {shape}, but observation_size={env.observation_size} asks for "
+            f"observe gives the shape {shapes[0]}, but observation_size={env.observation_size} asks for "
             f"{(number, env.observation_size)}"
         )
     ratio = env.log_paths_ratio(states)

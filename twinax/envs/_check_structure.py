@@ -10,7 +10,7 @@ import numpy as np
 from twinax.envs._environment import Environment
 from twinax.errors import TwinaxError
 
-SIZES = ("num_actions", "num_backward_actions", "max_steps", "observation_size")
+SIZES = ("num_actions", "num_backward_actions", "max_steps")
 
 
 def check_structure(env: Any) -> None:

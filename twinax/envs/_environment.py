@@ -7,6 +7,7 @@ from typing import Any
 
 from twinax.envs._state_rows import show, without_done
 from twinax.errors import TwinaxError
+from twinax.networks import KHot
 from twinax.types import Array, Bool, Float, Int
 
 
@@ -113,9 +114,18 @@ class Environment(ABC):
             box.watch()
 
     @property
-    @abstractmethod
     def observation_size(self) -> int:
-        """Width of an observation written out."""
+        """Width of an observation written out, which an MLP sees; only a flat row has one."""
+        seen = self.observe(self.reset(1))
+        if isinstance(seen, KHot):
+            return seen.size
+        shape = tuple(seen.shape) if hasattr(seen, "shape") else ()
+        if len(shape) != 2:
+            raise TwinaxError(
+                f"{type(self).__name__} shows no flat row of numbers, so an MLP cannot read it; give a network of its "
+                "own with gflownet.problem(env, network=...) or policy.network=package.module:Name"
+            )
+        return shape[1]
 
     def backward_action(self, state: Any, action: Int[Array, " batch"]) -> Int[Array, " batch"]:
         """The backward action that undoes a forward action which led to this state; the same number by default."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax.tree_util as jtu
 import numpy as np
 
 from twinax import ops
@@ -57,13 +58,7 @@ class Policy(eqx.Module):
     sizes: tuple[int, int, int] = eqx.field(static=True)
 
     def __call__(self, observation: Any) -> Outputs:
-        forward, backward, flow = self.sizes
-        out = perceptron(self.layers, self.activation, observation)
-        return Outputs(
-            out[..., :forward],
-            out[..., forward : forward + backward] if backward else None,
-            out[..., forward + backward] if flow else None,
-        )
+        return split_heads(perceptron(self.layers, self.activation, observation), self.sizes)
 
     def acting(self) -> Policy:
         """The same policy laid out for a rollout."""
@@ -89,20 +84,78 @@ class SeparatePolicy(eqx.Module):
         return SeparatePolicy(MLP(acting(self.forward.layers), self.forward.activation), None, None)  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class PolicySpec:
+    """What a network of one's own is made for: `(rng, spec) -> module`.
+
+    The module is called with what the world's `observe` gives, and returns an array with `outputs` columns (the heads
+    side by side) or `Outputs`. Its leaves are NumPy arrays drawn from `rng`.
+    """
+
+    observation: Any
+    """What the network sees of one state, as NumPy arrays with a batch of 1."""
+    forward: int
+    """Forward actions: logits that come first."""
+    backward: int
+    """Backward actions: logits that come next; 0 where the backward policy is not learned."""
+    flow: int
+    """1 where the last column is the log-flow of a state, 0 where no objective needs one."""
+
+    @property
+    def outputs(self) -> int:
+        """Columns of all heads."""
+        return self.forward + self.backward + self.flow
+
+
+class Headed(eqx.Module):
+    """A network of one's own whose columns are forward logits, then backward logits, then log-flow."""
+
+    network: Any
+    sizes: tuple[int, int, int] = eqx.field(static=True)
+
+    def __call__(self, observation: Any) -> Outputs:
+        out = self.network(observation)
+        return out if isinstance(out, Outputs) else split_heads(out, self.sizes)
+
+    def acting(self) -> Headed:
+        """The same laid out for a rollout, if the network knows how."""
+        return Headed(self.network.acting(), self.sizes) if hasattr(self.network, "acting") else self
+
+
+def split_heads(out: Array, sizes: tuple[int, int, int]) -> Outputs:
+    """Columns as heads; None where there is no such head."""
+    forward, backward, flow = sizes
+    return Outputs(
+        out[..., :forward],
+        out[..., forward : forward + backward] if backward else None,
+        out[..., forward + backward] if flow else None,
+    )
+
+
+Factory = Callable[[np.random.Generator, PolicySpec], Any]
+
+
 class Networks(eqx.Module):
     """All trainable parameters. log Z is the sum of `log_z`; None where the objective has no use for it."""
 
     policy: Callable[[Any], Outputs]
-    """`Policy`, `SeparatePolicy` or a module of one's own that also has `acting`."""
+    """`Policy`, `SeparatePolicy`, or a network of one's own as `Headed`."""
     log_z: Array | None
 
 
 def init_networks(
-    rng: np.random.Generator, env: Environment, options: PolicyOptions, flow: bool, log_z: np.ndarray | None
+    rng: np.random.Generator,
+    env: Environment,
+    options: PolicyOptions,
+    flow: bool,
+    log_z: np.ndarray | None,
+    network: Factory | None = None,
 ) -> Networks:
     """Fresh networks with NumPy leaves."""
     backward = env.num_backward_actions if options.backward == "learned" else 0
     sizes = (env.num_actions, backward, int(flow))
+    if network is not None:
+        return Networks(make_headed(rng, env, network, sizes), log_z)
 
     def mlp(outputs: int) -> MLP:
         return MLP.init(rng, env.observation_size, options.hidden, outputs, options.activation)
@@ -113,6 +166,31 @@ def init_networks(
     forward, back, state_flow = (mlp(n) if n else None for n in sizes)
     assert forward is not None
     return Networks(SeparatePolicy(forward, back, state_flow), log_z)
+
+
+def make_headed(rng: np.random.Generator, env: Environment, network: Factory, sizes: tuple[int, int, int]) -> Headed:
+    """A network of one's own, tried once: what it gives for the source has to be what was asked for."""
+    observation = env.observe(env.reset(1))
+    spec = PolicySpec(observation, *sizes)
+    made = Headed(network(rng, spec), sizes)
+    name = getattr(network, "__name__", type(network).__name__)
+    strange = {type(leaf).__name__ for leaf in jtu.tree_leaves(made) if not isinstance(leaf, np.ndarray)}
+    if strange:
+        raise TwinaxError(
+            f"the network {name} has leaves of type {', '.join(sorted(strange))}; parameters are NumPy arrays drawn "
+            "from rng, and everything else is a static field (eqx.field(static=True))"
+        )
+    out = made(observation)
+    wanted = {"forward_logits": (1, sizes[0]), "backward_logits": (1, sizes[1]), "log_flow": (1,)}
+    for (head, shape), size in zip(wanted.items(), sizes, strict=True):
+        given = getattr(out, head)
+        if size and (given is None or tuple(given.shape) != shape):
+            found = "nothing" if given is None else f"shape {tuple(given.shape)}"
+            raise TwinaxError(
+                f"the network {name} gives {found} for {head} of one state, and {shape} is wanted; an array needs "
+                f"{spec.outputs} columns: {sizes[0]} forward, {sizes[1]} backward, {sizes[2]} flow"
+            )
+    return made
 
 
 def backward_log_probs(env: Environment, kind: str, states: Any, logits: Any, reference: Array) -> Array:

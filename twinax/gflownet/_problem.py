@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from twinax.gflownet._conditions import check_conditions, sound_states
 from twinax.gflownet._exploration import Exploration, scheduled
 from twinax.gflownet._judge import Judging
 from twinax.gflownet._metrics import MetricOptions, Samples
-from twinax.gflownet._policy import Networks, PolicyOptions, init_networks
+from twinax.gflownet._policy import Factory, Networks, PolicyOptions, PolicySpec, init_networks
 from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
 from twinax.gflownet._trajectories import Trajectories, forward_rollout, rollout_draws
 from twinax.noise import Draw
@@ -45,6 +45,8 @@ class GFlowNet(Problem):
     metrics: MetricOptions
     log_z: tuple[float, ...] = (0.0,)
     """Initial values of the parameters whose sum is log Z."""
+    network: Factory | None = None
+    """What makes a policy network of one's own; None: an MLP as `policy` says."""
 
     def __post_init__(self):
         if self.batch_size < 1:
@@ -79,7 +81,7 @@ class GFlowNet(Problem):
     def init(self, seed: int) -> State:
         rng = np.random.default_rng(seed)
         log_z = np.array(self.log_z, np.float32) if "log_z" in self.needs else None
-        networks = init_networks(rng, self.env, self.policy, "log_flow" in self.needs, log_z)
+        networks = init_networks(rng, self.env, self.policy, "log_flow" in self.needs, log_z, self.network)
         return State(
             networks=networks,
             targets=None,
@@ -170,12 +172,14 @@ def problem(
     optimizer: Optimizer | None = None,
     metrics: MetricOptions | None = None,
     log_z: tuple[float, ...] = (0.0,),
+    network: Callable[[np.random.Generator, PolicySpec], Any] | None = None,
 ) -> GFlowNet:
     """A GFlowNet on an environment.
 
     An `objective` is a name, or an object with options of its own. A `reward` takes the place of the environment's own:
     a record with `log_reward(env, state)`, or any callable (a function, a `torch.nn.Module`, a model's `predict`) that
-    gives one number for each object; see `tx.envs.BlackBox`.
+    gives one number for each object; see `tx.envs.BlackBox`. A `network` makes the policy, `(rng, spec) -> module`; see
+    `tx.gflownet.PolicySpec`.
 
     >>> from twinax.envs import Hypergrid
     >>> problem(Hypergrid(dim=2, side=8), "detailed_balance").objective.name
@@ -190,6 +194,7 @@ def problem(
         optimizer=optimizer or Optimizer(rates={"log_z": 0.1}),
         metrics=metrics or MetricOptions(),
         log_z=log_z,
+        network=network,
     )
 
 

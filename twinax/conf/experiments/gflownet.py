@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,8 +16,9 @@ from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import Root, at_least
 from twinax.conf.limits import check_memory
 from twinax.envs import Corners, Environment, GridReward, Hypergrid, Uniform
-from twinax.errors import TwinaxError
+from twinax.errors import TwinaxError, UnknownName
 from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, objectives, problem
+from twinax.registry import import_code, is_code
 
 Grid = mirror(Hypergrid, leave_out=["reward"], name="hypergrid")
 
@@ -49,6 +51,32 @@ class GflownetOptimizer(mirror(Optimizer, leave_out=["rates", "clip_by"])):
     """Step size of log Z."""
 
 
+@dataclass
+class PolicySection(mirror(PolicyOptions)):
+    """The networks."""
+
+    network: str = "mlp"
+    """mlp, or package.module:Name of a factory (rng, spec) -> module; the other options here are then not read."""
+    network_options: dict[str, Any] = field(default_factory=dict)
+    """Arguments of that factory's class, or of the function after rng and spec."""
+
+
+def make_network(section: Any) -> Callable[..., Any] | None:
+    """What makes a policy network of one's own; None for the MLP."""
+    if section.network == "mlp":
+        if section.network_options:
+            raise TwinaxError("policy.network_options are those of a network of your own; name it with policy.network")
+        return None
+    target = import_code(section.network, "network") if is_code(section.network) else None
+    if target is None or not callable(target):
+        raise UnknownName("policy.network", section.network, ["mlp", "package.module:Name"])
+    try:
+        made = target(**section.network_options) if isinstance(target, type) else None
+    except TypeError as error:
+        raise TwinaxError(f"policy.network={section.network} cannot be made with its options: {error}") from error
+    return made if made is not None else functools.partial(target, **section.network_options)
+
+
 BandsSection = mirror(GridReward, name="bands")
 
 
@@ -59,7 +87,7 @@ class GflownetRoot(Root):
     env: Any = CHOSEN
     proxy: Any = CHOSEN
     objective: Any = CHOSEN
-    policy: Any = field(default_factory=mirror(PolicyOptions))
+    policy: PolicySection = field(default_factory=PolicySection)
     exploration: Any = field(default_factory=mirror(Exploration))
     metrics: Any = field(default_factory=mirror(MetricOptions))
     optimizer: GflownetOptimizer = field(default_factory=GflownetOptimizer)
@@ -154,6 +182,7 @@ def build_problem(config: GflownetRoot):
         optimizer=restore(config.optimizer, rates={"log_z": config.optimizer.log_z_learning_rate}),
         metrics=restore(config.metrics),
         log_z=(objective.log_z_init,) * objective.log_z_size,
+        network=make_network(config.policy),
     )
 
 
@@ -162,7 +191,8 @@ def check_sizes(config: GflownetRoot, env: Environment) -> None:
     policy, metrics, batch, seeds = config.policy, config.metrics, config.trainer.batch_size, config.seeds
     number = 8.0 if config.trainer.dtype == "float64" else 4.0
     times, actions = float(env.max_steps), float(env.num_actions)
-    widths = [float(env.observation_size), *map(float, policy.hidden), actions + env.num_backward_actions + 1]
+    inputs = 0.0 if policy.network != "mlp" else float(env.observation_size)
+    widths = [inputs, *map(float, policy.hidden), actions + env.num_backward_actions + 1]
     parameters = (1 if policy.shared else 3) * sum(inputs * outputs for inputs, outputs in itertools.pairwise(widths))
     # Parameters, gradient and two moments; then, for each transition, its draws and what the backward pass keeps.
     # The evaluation looks at its trajectories in the same way, but without a backward pass.
