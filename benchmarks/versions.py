@@ -2,7 +2,7 @@
 
     git worktree add ../before COMMIT
     python benchmarks/versions.py --before ../before                       # all cases, about ten minutes
-    python benchmarks/versions.py --before ../before --only hypergrid,ppo  # cases whose name begins so
+    python benchmarks/versions.py --before ../before --only hypergrid ppo  # cases whose name begins so
     python benchmarks/versions.py --before ../before --quick               # one turn each, to see that it runs
 
 A case is what follows `twinax train`, so that both sides mean the same whatever lies between a command and an engine.
@@ -28,8 +28,8 @@ CASES: dict[str, tuple[str, int, int]] = {
     "hypergrid, fresh": (f"{HYPERGRID} optimizer.learning_rate=1e-8", 50, 0),
     "hypergrid, trained": (HYPERGRID, 50, 2000),
     "hypergrid, torch": (HYPERGRID + " trainer.mode=torch", 5, 0),
-    "ppo, CartPole": ("experiment=ppo env=cartpole normalise_observations=true normalise_rewards=true", 20, 0),
-    "ppo, CartPole, torch": ("experiment=ppo env=cartpole trainer.mode=torch", 2, 0),
+    "ppo, CartPole": ("experiment=ppo env=cartpole ppo.normalise_observations=true ppo.normalise_rewards=true", 20, 0),
+    "ppo, CartPole, torch": ("experiment=ppo env=cartpole ppo.normalise_rewards=true trainer.mode=torch", 2, 0),
     "robot, level 3": ("experiment=biped task=walk", 2, 0),
     "iql": ("experiment=offline agent=iql", 20, 0),
     "fb": ("experiment=offline agent=fb_repr", 20, 0),
@@ -85,7 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, help="a checkout of the older commit")
     parser.add_argument("--after", type=Path, default=ROOT, help="a checkout of the newer one (this)")
-    parser.add_argument("--only", default="", help="beginnings of the cases' names, with commas between them")
+    parser.add_argument("--only", nargs="+", default=[""], help="beginnings of the cases' names")
     parser.add_argument("--turns", type=int, default=21)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", default=str(CACHE / "versions.json"))
@@ -100,7 +100,7 @@ def main() -> None:
     print(f"{'case':24s} {'before/s':>10s} {'after/s':>10s} {'ratio':>7s} {'middle half':>15s} {'compile, s':>13s}")
     results = {}
     for name in CASES:
-        if not name.startswith(tuple(arguments.only.split(","))):
+        if not name.startswith(tuple(arguments.only)):
             continue
         turns = 1 if arguments.quick else arguments.turns
         row = results[name] = compare(name, arguments.before.resolve(), arguments.after.resolve(), turns)
