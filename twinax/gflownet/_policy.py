@@ -173,23 +173,28 @@ def make_headed(rng: np.random.Generator, env: Environment, network: Factory, si
     observation = env.observe(env.reset(1))
     spec = PolicySpec(observation, *sizes)
     made = Headed(network(rng, spec), sizes)
-    name = getattr(network, "__name__", type(network).__name__)
+    maker = getattr(network, "func", network)
+    name = getattr(maker, "__name__", type(maker).__name__)
     strange = {type(leaf).__name__ for leaf in jtu.tree_leaves(made) if not isinstance(leaf, np.ndarray)}
     if strange:
         raise TwinaxError(
             f"the network {name} has leaves of type {', '.join(sorted(strange))}; parameters are NumPy arrays drawn "
             "from rng, and everything else is a static field (eqx.field(static=True))"
         )
-    out = made(observation)
-    wanted = {"forward_logits": (1, sizes[0]), "backward_logits": (1, sizes[1]), "log_flow": (1,)}
-    for (head, shape), size in zip(wanted.items(), sizes, strict=True):
+    out = made.network(observation)
+    wanted = f"{spec.outputs} columns: {sizes[0]} forward, {sizes[1]} backward, {sizes[2]} flow"
+    if not isinstance(out, Outputs):
+        if tuple(np.shape(out)) != (1, spec.outputs):
+            raise TwinaxError(
+                f"the network {name} gives the shape {tuple(np.shape(out))} for one state; it needs {wanted}"
+            )
+        return made
+    shapes = {"forward_logits": (1, sizes[0]), "backward_logits": (1, sizes[1]), "log_flow": (1,)}
+    for (head, shape), size in zip(shapes.items(), sizes, strict=True):
         given = getattr(out, head)
         if size and (given is None or tuple(given.shape) != shape):
             found = "nothing" if given is None else f"shape {tuple(given.shape)}"
-            raise TwinaxError(
-                f"the network {name} gives {found} for {head} of one state, and {shape} is wanted; an array needs "
-                f"{spec.outputs} columns: {sizes[0]} forward, {sizes[1]} backward, {sizes[2]} flow"
-            )
+            raise TwinaxError(f"the network {name} gives {found} for {head} of one state; it must be {shape}")
     return made
 
 
