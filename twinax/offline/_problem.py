@@ -48,7 +48,7 @@ class Offline(Problem):
     """Where finetuning begins, in place of pretraining."""
 
     best = ("success", "return")
-    parity_steps = 10
+    parity_steps = 5
     """Each is an update of networks with millions of parameters, in float64."""
 
     def __post_init__(self):
