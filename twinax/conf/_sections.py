@@ -41,7 +41,7 @@ class ParitySection:
     tolerance: float = 1e-9
     """Largest relative difference that passes, in float64."""
     steps: int | None = None
-    """Training steps over which whole runs are compared; null: as the problem says (20, offline 10, hunt 5, PPO 2)."""
+    """Training steps over which whole runs are compared; null: as the problem says (20, offline 5, hunt 5, PPO 2)."""
 
 
 @dataclass

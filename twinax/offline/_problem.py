@@ -184,7 +184,7 @@ class Offline(Phases, Problem):
 
     @property
     def prove(self) -> Prove:
-        return Prove(steps=10)  # each is an update of networks with millions of parameters, in float64
+        return Prove(steps=5)  # each is an update of networks with millions of parameters, in float64
 
     @property
     def present(self) -> Present:
