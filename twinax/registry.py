@@ -17,10 +17,11 @@ import functools
 import importlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from twinax.errors import TwinaxError, UnknownName
 
+T = TypeVar("T")
 _NAMED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -51,46 +52,44 @@ def import_code(name: str, kind: str) -> Any:
     return found
 
 
-class Registry:
-    """Things of one kind by name, imported when they are first asked for."""
+class Registry(Mapping[str, T]):
+    """Things of one kind by name: those of the library as a mapping, and those of others by `find`.
 
-    def __init__(self, kind: str, entries: Mapping[str, str], aliases: Mapping[str, str] | None = None):
+    An entry is the thing itself, or `package.module:Name` of it, which is imported when it is asked for.
+    """
+
+    def __init__(self, kind: str, entries: Mapping[str, T | str], aliases: Mapping[str, str] | None = None):
         self.kind, self._entries, self.aliases = kind, dict(entries), dict(aliases or {})
 
     @property
     def group(self) -> str:
         """The group of entry points by which packages add names."""
-        return f"twinax.{self.kind.replace(' ', '_')}s"
+        return f"twinax.{self.kind}s"
 
     @functools.cached_property
-    def _installed(self) -> dict[str, str]:
+    def installed(self) -> dict[str, str]:
+        """Names that installed packages add, to `package.module:Name`; none of them changes what one of ours means."""
         from importlib.metadata import entry_points
 
-        return {entry.name: entry.value for entry in entry_points(group=self.group)}
+        found = {entry.name: entry.value for entry in entry_points(group=self.group)}
+        return {name: value for name, value in found.items() if name not in self._entries and name not in self.aliases}
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self._entries, **self._installed})
+        return iter(self._entries)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries or name in self._installed
+    def __len__(self) -> int:
+        return len(self._entries)
 
-    def add(self, name: str, target: str) -> None:
-        """Make `package.module:Name` known by a shorter name in this process."""
-        if name in self or name in self.aliases:
-            raise TwinaxError(f"there is a {self.kind} called '{name}' already; choose another name")
-        if not is_code(target):
-            raise TwinaxError(f"the {self.kind} '{name}' is {target!r}; write it as package.module:Name")
-        self._entries[name] = target
+    def __getitem__(self, name: str) -> T:
+        entry = self._entries[name]
+        return import_code(entry, self.kind) if isinstance(entry, str) else entry
 
-    def resolve(self, name: str) -> str:
-        """The name itself behind an alias; unknown names list the known ones."""
+    def find(self, name: str) -> T:
+        """What a name, an alias or `package.module:Name` stands for; unknown names list the known ones."""
         own = self.aliases.get(name, name)
-        if own not in self and not is_code(own):
-            raise UnknownName(self.kind, name, list(self))
-        return own
-
-    def find(self, name: str) -> Any:
-        """What a name stands for."""
-        own = self.resolve(name)
-        # Ours come first: no package may change what a name of the library means.
-        return import_code(self._entries.get(own) or self._installed.get(own) or own, self.kind)
+        if own in self._entries:
+            return self[own]
+        code = self.installed.get(own, own)
+        if not is_code(code):
+            raise UnknownName(self.kind, name, [*self, *self.installed])
+        return import_code(code, self.kind)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from twinax import conf, envs
 from twinax.errors import TwinaxError, UnknownName
 from twinax.registry import Registry, import_code, is_code
 
@@ -44,33 +46,72 @@ def test_names_aliases_and_code():
     shapes = Registry("shape", SHAPES, {"ratio": "fraction"})
     from fractions import Fraction
 
-    assert shapes.find("ratio") is shapes.find("fraction") is shapes.find("fractions:Fraction") is Fraction
+    assert shapes.find("ratio") is shapes["fraction"] is shapes.find("fractions:Fraction") is Fraction
     assert list(shapes) == ["fraction", "square"] and "ratio" not in shapes
     with pytest.raises(UnknownName, match="unknown shape 'sqare'; known: fraction, square. Did you mean 'square'"):
         shapes.find("sqare")
 
 
-def test_a_name_is_added_once_and_as_code():
-    shapes = Registry("shape", SHAPES, {"ratio": "fraction"})
-    shapes.add("own", "collections:OrderedDict")
-    assert shapes.find("own").__name__ == "OrderedDict"
-    for taken in ("own", "square", "ratio"):
-        with pytest.raises(TwinaxError, match=f"there is a shape called '{taken}' already"):
-            shapes.add(taken, "collections:Counter")
-    with pytest.raises(TwinaxError, match="write it as package.module:Name"):
-        shapes.add("odd", "collections.Counter")
+@pytest.fixture
+def install(monkeypatch):
+    """Entry points as installed packages would bring them."""
+
+    def entries(wanted, **names):
+        found = [SimpleNamespace(name=name, value=value) for name, value in names.items()]
+        monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found if group == wanted else [])
+
+    return entries
 
 
-def test_installed_packages_add_names_and_change_none_of_ours(monkeypatch):
-    class Entry:
-        def __init__(self, name, value):
-            self.name, self.value = name, value
-
-    found = [Entry("theirs", "collections:Counter"), Entry("square", "collections:Counter")]
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found if group == "twinax.shapes" else [])
+def test_installed_packages_add_names_and_change_none_of_ours(install):
+    install("twinax.shapes", theirs="collections:Counter", square="collections:Counter")
     shapes = Registry("shape", SHAPES)
-    assert "theirs" in shapes and shapes.find("theirs").__name__ == "Counter"
-    assert shapes.find("square").__name__ == "Decimal"
+    assert list(shapes) == list(SHAPES) and list(shapes.installed) == ["theirs"]
+    assert shapes.find("theirs").__name__ == "Counter" and shapes.find("square").__name__ == "Decimal"
+    with pytest.raises(UnknownName, match="known: fraction, square, theirs"):
+        shapes.find("circle")
+
+
+@pytest.mark.parametrize(
+    ("words", "section", "key", "value"),
+    [
+        (["env=twinax.envs:Hypergrid", "env.side=5"], "env", "side", 5),
+        (["loss=twinax.gflownet.objectives:SubtrajectoryBalance", "objective.decay=0.5"], "objective", "decay", 0.5),
+        (["experiment=ppo", "env=twinax.envs:Pendulum", "env.time_limit=50"], "env", "time_limit", 50),
+        (["experiment=treasurehunt", "world=twinax.envs:Cleanup", "world.turns=7"], "world", "turns", 7),
+        (["experiment=offline", "agent=twinax.offline.agents:IQL", "agent.expectile=0.8"], "agent", "expectile", 0.8),
+    ],
+)  # fmt: skip
+def test_each_kind_is_chosen_as_code(words, section, key, value):
+    config = conf.compose(words)
+    assert getattr(getattr(config, section), key) == value
+    again = conf.restore(conf.as_dict(config), trust=True)
+    assert vars(getattr(again, section)) == vars(getattr(config, section))
+
+
+def test_a_wrong_kind_is_one_sentence():
+    for words, sentence in {
+        ("experiment=ppo", "env=twinax.envs:Hypergrid"): "makes a Hypergrid; PPO plays a tx.envs.Control",
+        ("experiment=treasurehunt", "world=twinax.envs:CartPole"): "makes a CartPole; several agents play a tx.envs.World",
+        ("experiment=offline", "agent=twinax.envs:CartPole"): "makes a CartPole; give a tx.offline.Agent",
+    }.items():
+        with pytest.raises(TwinaxError, match=sentence):
+            conf.build_problem(conf.compose(words))
+    with pytest.raises(TwinaxError, match="is a type; name a twinax.conf.Experiment"):
+        conf.compose(["experiment=twinax.envs:Hypergrid"])
+
+
+def test_an_experiment_of_another_package_is_composed_and_read_again():
+    config = conf.compose(["experiment=twinax.conf.experiments.ppo:EXPERIMENT", "env=acrobot"])
+    assert config.experiment == "twinax.conf.experiments.ppo:EXPERIMENT" and config.env.name == "acrobot"
+    assert conf.restore(conf.as_dict(config), trust=True) == config
+
+
+def test_an_installed_name_is_a_choice(monkeypatch):
+    monkeypatch.setattr(envs.ENVIRONMENTS, "installed", {"mine": "twinax.envs:Hypergrid"})
+    assert conf.compose(["env=mine", "env.side=4"]).env.name == "twinax.envs:Hypergrid"
+    with pytest.raises(UnknownName, match="known: grid, hypergrid, mine"):
+        conf.compose(["env=other"])
 
 
 def test_what_cannot_be_imported_is_one_sentence(module):

@@ -32,7 +32,9 @@ def choose_directory(config: Any, kind: str | None = None) -> Path:
     last = config.seed + config.seeds - 1
     seed = f"seed{config.seed}" if config.seeds == 1 else f"seeds{config.seed}-{last}"
     day = datetime.date.today().isoformat()
-    made = [kind or config.experiment, *names, *([] if kind else [config.trainer.mode, seed])]
+    # Of somebody's code the last part is enough to know it by; a colon is no part of a file's name everywhere.
+    short = [name.rpartition(":")[2] for name in (kind or config.experiment, *names)]
+    made = [*short, *([] if kind else [config.trainer.mode, seed])]
     stem = "-".join([day, *([config.run.name] if config.run.name else made)])
     for number in range(1, 100_000):
         path = Path("runs") / (stem if number == 1 else f"{stem}-{number}")

@@ -108,13 +108,13 @@ def _choose_experiment(overrides: Sequence[str]) -> tuple[Experiment, list[str]]
 
 
 def _named_code(overrides: Sequence[str], experiment: Experiment) -> dict[str, str]:
-    """Choices that are written as `package.module:Name`, by group."""
+    """Choices that are code of others, by group."""
     found = {}
     for text in _aliases.rewrite(overrides, experiment):
         key, _, value = text.partition("=")
         group = key.removesuffix(".name")
-        if group in experiment.groups and is_code(value.strip("'\"")):
-            found[group] = experiment.groups[group].resolve(group, value)
+        if group in experiment.groups and is_code(choice := experiment.groups[group].resolve(group, value)):
+            found[group] = choice
     return found
 
 
@@ -203,13 +203,14 @@ def _compose_groups(experiment: Experiment, choices: dict[str, str]):
         if is_code(choice):
             _store_choice(experiment.name, group, choice, experiment.groups[group].choices[choice])
     # Group names carry the experiment's name, so that two families may both have an `env`.
-    overrides = [f"{experiment.name}/{group}={_stored_name(choice)}" for group, choice in choices.items()]
+    own = _stored_name(experiment.name)
+    overrides = [f"{own}/{group}={_stored_name(choice)}" for group, choice in choices.items()]
     # Hydra allows one application per process; one that calls us gets its own back.
     outer = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
         with hydra.initialize(version_base="1.3", config_path=None):
-            return _opened(hydra.compose(f"twinax-{experiment.name}", overrides=overrides))
+            return _opened(hydra.compose(f"twinax-{own}", overrides=overrides))
     except HydraException as error:  # a preset sets a key that another choice does not have
         chosen = " and ".join(f"{group}={choice}" for group, choice in choices.items())
         reason = str(error.__cause__ or error).strip().splitlines()[0]
@@ -241,11 +242,11 @@ def _store(name: str) -> None:
 
     experiment = find_experiment(name)
     OmegaConf.register_new_resolver("times", lambda a, b: float(a) * float(b), replace=True)
-    store = ConfigStore.instance()
-    store.store(name=f"twinax-{name}-schema", node=experiment.schema)
-    groups: list[Any] = [{f"{name}/{group}": entry.default} for group, entry in experiment.groups.items()]
+    store, own = ConfigStore.instance(), _stored_name(name)
+    store.store(name=f"twinax-{own}-schema", node=experiment.schema)
+    groups: list[Any] = [{f"{own}/{group}": entry.default} for group, entry in experiment.groups.items()]
     store.store(
-        name=f"twinax-{name}", node={"defaults": [f"twinax-{name}-schema", "_self_", *groups], "experiment": name}
+        name=f"twinax-{own}", node={"defaults": [f"twinax-{own}-schema", "_self_", *groups], "experiment": name}
     )
     for group, entry in experiment.groups.items():
         for choice, node in entry.choices.items():
@@ -255,11 +256,11 @@ def _store(name: str) -> None:
 def _store_choice(name: str, group: str, choice: str, node: Any) -> None:
     from hydra.core.config_store import ConfigStore
 
-    package, stored = group, node
+    package, stored, own = group, node, _stored_name(name)
     if isinstance(node, Preset):
-        others = [{f"override /{name}/{other}": wanted} for other, wanted in node.choose.items()]
+        others = [{f"override /{own}/{other}": wanted} for other, wanted in node.choose.items()]
         package, stored = "_global_", {"defaults": ["_self_", *others], **node.sections}
-    path = {"group": f"{name}/{group}", "name": _stored_name(choice)}
+    path = {"group": f"{own}/{group}", "name": _stored_name(choice)}
     ConfigStore.instance().store(**path, node=stored, package=package, provider="twinax")
 
 

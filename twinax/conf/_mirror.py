@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from twinax.errors import TwinaxError
-from twinax.registry import import_code
+from twinax.registry import Registry, import_code
 
 CHOSEN = "???"
 """Default of what must come from elsewhere, a group or a person: OmegaConf's mark for it."""
@@ -74,6 +74,11 @@ def open_section(kind: str, leave_out: Iterable[str] = (), base: type = object) 
     return make
 
 
+def sections_of(registry: Registry[Any], leave_out: Iterable[str] = (), base: type = object) -> dict[str, Any]:
+    """A section for each of a registry's own things, by name: the `choices` of a group."""
+    return {name: mirror(kind, leave_out, base, name=name)() for name, kind in registry.items()}
+
+
 def _of_arguments(target: Any, leave_out: Iterable[str], base: type, name: str) -> type:
     """A section with the arguments of a callable."""
     try:
@@ -82,7 +87,9 @@ def _of_arguments(target: Any, leave_out: Iterable[str], base: type, name: str) 
         arguments = ()
     fields: list[Any] = [("name", str, dataclasses.field(default=name))]
     for argument in arguments:
-        if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD) or argument.name in leave_out:
+        if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
+            continue
+        if argument.name in leave_out or argument.name.startswith("_"):
             continue
         default = CHOSEN if argument.default is argument.empty else argument.default
         if isinstance(default, list | dict | tuple):

@@ -1,7 +1,7 @@
 """What an experiment tells the configuration, and where experiments are found.
 
-Each module in `twinax.conf.experiments` holds one `EXPERIMENT`; its file name is the experiment's
-name. Adding a family is adding a file.
+Each module in `twinax.conf.experiments` holds one `EXPERIMENT`; its file name is the experiment's name. Adding a family
+is adding a file, or an entry point of another package.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from twinax.errors import UnknownName
-from twinax.registry import is_code
+from twinax.errors import TwinaxError, UnknownName
+from twinax.registry import Registry, is_code
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,25 @@ class Group:
     """Other spellings of a choice."""
     open: Callable[[str], Any] | None = None
     """From `package.module:Name` to a choice, where the group takes anybody's code."""
+    registry: Registry[Any] | None = None
+    """Where installed packages add names of such code."""
 
     def resolve(self, group: str, name: str) -> str:
-        """The choice's own name; unknown ones list the known."""
-        if self.open is not None and is_code(name.strip("'\"")):
-            return name.strip("'\"")
-        plain = name.strip("'\"").lower().replace("-", "_")
+        """The choice's own name, which for code of others is `package.module:Name`; unknown ones list the known."""
+        written = name.strip("'\"")
+        code = self.installed.get(written, written)
+        if self.open is not None and is_code(code):
+            return code
+        plain = written.lower().replace("-", "_")
         own = self.aliases.get(plain, plain)
         if own not in self.choices:
-            raise UnknownName(group, name, self.choices)
+            raise UnknownName(group, name, [*self.choices, *self.installed])
         return own
+
+    @property
+    def installed(self) -> Mapping[str, str]:
+        """Names that installed packages add, to their code."""
+        return {} if self.registry is None else self.registry.installed
 
 
 @dataclass(frozen=True)
@@ -88,19 +97,27 @@ class Experiment:
             if group.open is not None and choice not in group.choices:
                 section = group.open(choice)
                 groups[name] = replace(group, choices={**group.choices, choice: section})
-                keys |= {f"{name}.{option.name}" for option in fields(section)}
+                node = section.sections[name] if isinstance(section, Preset) else section
+                keys |= {f"{name}.{option.name}" for option in fields(node)}
         return replace(self, groups=groups, own_keys=frozenset(keys))
 
 
 @functools.cache
-def experiment_names() -> tuple[str, ...]:
-    """Every experiment, by file name, without importing them."""
+def _experiments() -> Registry[Experiment]:
     package = importlib.import_module("twinax.conf.experiments")
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.name[0] != "_"))
+    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.name[0] != "_")
+    return Registry("experiment", {name: f"twinax.conf.experiments.{name}:EXPERIMENT" for name in names})
+
+
+def experiment_names() -> tuple[str, ...]:
+    """Every experiment, ours and those that installed packages add, without importing them."""
+    return (*_experiments(), *_experiments().installed)
 
 
 def find_experiment(name: str) -> Experiment:
-    """The experiment of that name."""
-    if name not in experiment_names():
-        raise UnknownName("experiment", name, experiment_names())
-    return importlib.import_module(f"twinax.conf.experiments.{name}").EXPERIMENT
+    """The experiment of that name, or of `package.module:NAME`, which is then its name."""
+    code = _experiments().installed.get(name, name)
+    found = _experiments().find(name)
+    if not isinstance(found, Experiment):
+        raise TwinaxError(f"experiment={name} is a {type(found).__name__}; name a twinax.conf.Experiment")
+    return replace(found, name=code) if is_code(code) else found

@@ -17,14 +17,19 @@ from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
 from twinax.envs._maze import MAZES, MazeState, PointMaze
 from twinax.envs._probes import PROBES
+from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs._world import World
 from twinax.envs.biped import Biped, make_biped
 
 __all__ = [
     "CLASSIC",
+    "CONTROLS",
+    "ENVIRONMENTS",
     "MAZES",
     "PROBES",
+    "REWARDS",
+    "WORLDS",
     "Acrobot",
     "Biped",
     "BlackBox",

@@ -17,6 +17,7 @@ from twinax.arguments import checked
 from twinax.errors import TwinaxError, UnknownName
 from twinax.gflownet._scores import Scores
 from twinax.problem import Terms
+from twinax.registry import Registry
 from twinax.types import Array, Float
 
 
@@ -266,16 +267,6 @@ class LogPartitionVariance(Objective):
         return log_partition_variance(s)
 
 
-OBJECTIVES: dict[str, type[Objective]] = {
-    "trajectory_balance": TrajectoryBalance,
-    "detailed_balance": DetailedBalance,
-    "subtrajectory_balance": SubtrajectoryBalance,
-    "flow_matching": FlowMatching,
-    "forward_looking": ForwardLooking,
-    "modified_detailed_balance": ModifiedDetailedBalance,
-    "log_partition_variance": LogPartitionVariance,
-}
-"""Objectives by name."""
 ALIASES = {
     "tb": "trajectory_balance",
     "trajectorybalance": "trajectory_balance",
@@ -291,19 +282,27 @@ ALIASES = {
     "vargrad": "log_partition_variance",
     "lpv": "log_partition_variance",
 }
+KINDS: dict[str, type[Objective]] = {
+    "trajectory_balance": TrajectoryBalance,
+    "detailed_balance": DetailedBalance,
+    "subtrajectory_balance": SubtrajectoryBalance,
+    "flow_matching": FlowMatching,
+    "forward_looking": ForwardLooking,
+    "modified_detailed_balance": ModifiedDetailedBalance,
+    "log_partition_variance": LogPartitionVariance,
+}
+OBJECTIVES = Registry("objective", KINDS, ALIASES)
+"""Objectives by name."""
 
 
 def objective(name: str | Objective) -> Objective:
-    """An objective with its default options by its name or alias, or one as it is; unknown names list the known ones.
+    """An objective with its default options by its name, alias or `package.module:Name`, or one as it is.
 
     >>> objective("subtb")
     SubtrajectoryBalance(decay=0.9, normalise='batch')
     """
     if isinstance(name, str):
-        known = OBJECTIVES.get(ALIASES.get(name, name))
-        if known is None:
-            raise UnknownName("objective", name, OBJECTIVES)
-        return known()
+        return OBJECTIVES.find(name)()
     unknown = sorted(set(name.needs) - {entry.name for entry in dataclasses.fields(Scores)})  # type: ignore[arg-type]
     if unknown:
         raise UnknownName("field of Scores", unknown[0], [entry.name for entry in dataclasses.fields(Scores)])  # type: ignore[arg-type]

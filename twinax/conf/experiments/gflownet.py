@@ -11,11 +11,11 @@ from typing import Any
 import jax.tree_util as jtu
 
 from twinax import Optimizer
-from twinax.conf._mirror import CHOSEN, mirror, open_section, restore
+from twinax.conf._mirror import CHOSEN, mirror, open_section, restore, sections_of
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import Root, at_least
 from twinax.conf.limits import check_memory
-from twinax.envs import Corners, Environment, GridReward, Hypergrid, Uniform
+from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError, UnknownName
 from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, objectives, problem
 from twinax.registry import import_code, is_code
@@ -220,25 +220,30 @@ EXPERIMENT = Experiment(
             default="own",
             choices={
                 "own": OwnSection(),
-                "uniform": mirror(Uniform, name="uniform")(),
-                "corners": mirror(Corners, name="corners")(),
+                **sections_of(REWARDS),
                 "easy": BandsSection("easy", 1e-3, 0.5, 2.0),
                 "hard": BandsSection("hard", 1e-4, 1.0, 3.0),
-                "bands": BandsSection("bands", 0.1, 0.5, 2.0),
             },
             aliases={"box/corners": "corners", "any": "bands"},
             open=open_section("reward"),
+            registry=REWARDS,
         ),
         "objective": Group(
             default="trajectory_balance",
-            choices={name: mirror(kind, base=LogZSection, name=name)() for name, kind in objectives.OBJECTIVES.items()},
+            choices=sections_of(objectives.OBJECTIVES, base=LogZSection),
             aliases=OBJECTIVE_ALIASES,
             open=open_section("objective", base=LogZSection),
+            registry=objectives.OBJECTIVES,
         ),
         "env": Group(
             default="hypergrid",
-            choices={"hypergrid": Preset({"env": Grid()}, choose={"proxy": "easy"}), "grid": GRID},
+            choices={
+                **sections_of(ENVIRONMENTS, leave_out=["reward"]),
+                "hypergrid": Preset({"env": Grid()}, choose={"proxy": "easy"}),
+                "grid": GRID,
+            },
             open=open_section("environment", leave_out=["reward"]),
+            registry=ENVIRONMENTS,
         ),
     },
     build=build_problem,

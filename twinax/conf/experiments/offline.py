@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from twinax import Optimizer
-from twinax.conf._mirror import CHOSEN, mirror, restore
+from twinax.conf._mirror import CHOSEN, mirror, open_section, restore, sections_of
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import Root, at_least
 from twinax.conf.experiments._offline_published import HINTS, KEY_ALIASES, PUBLISHED, STATES, published_presets
@@ -19,6 +19,7 @@ from twinax.envs import PointMaze
 from twinax.errors import TwinaxError, UnknownName
 from twinax.offline import (
     AGENTS,
+    Agent,
     Dataset,
     GymnasiumTask,
     MazeTask,
@@ -157,6 +158,8 @@ def build_problem(config: OfflineRoot):
     if config.data.normalise not in KINDS:
         raise UnknownName("data.normalise", config.data.normalise, KINDS)
     agent, task = restore(config.agent), make_task(config)
+    if not isinstance(agent, Agent):
+        raise TwinaxError(f"agent={config.agent.name} makes a {type(agent).__name__}; give a tx.offline.Agent")
     raw, labelled = rows(config)
     *place, channels = raw.observations.shape[1:]
     sizes = agent.sizes((*place, channels * config.data.frame_stack), raw.actions.shape[-1], config.trainer.batch_size)
@@ -279,7 +282,9 @@ EXPERIMENT = Experiment(
     groups={
         "agent": Group(
             default="iql",
-            choices={name: mirror(kind, name=name)() for name, kind in AGENTS.items()},
+            choices=sections_of(AGENTS),
+            open=open_section("agent"),
+            registry=AGENTS,
             aliases={f"agents/{name}.py": name for name in PUBLISHED},
         ),
         "task": Group(

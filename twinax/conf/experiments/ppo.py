@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinax import Optimizer
-from twinax.conf._mirror import CHOSEN, mirror, restore, section_of
+from twinax.conf._mirror import CHOSEN, mirror, open_section, restore, section_of
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import CompareSection, Root
 from twinax.conf.limits import check_memory
-from twinax.envs import CLASSIC, PROBES, BraxWorld, GymnasiumWorld, GymnaxWorld
+from twinax.envs import CONTROLS, Control
 from twinax.envs._control import Discrete
+from twinax.errors import TwinaxError
 from twinax.ppo import PPO, problem
 from twinax.ppo._brax_habits import ALWAYS, DEFAULTS, combined
 from twinax.ppo._problem import ADAM
@@ -50,6 +51,8 @@ class PpoRoot(Learning):
 def build_problem(config: PpoRoot) -> PPO:
     """The problem of a configuration."""
     world = restore(config.env)
+    if not isinstance(world, Control):
+        raise TwinaxError(f"env={config.env.name} makes a {type(world).__name__}; PPO plays a tx.envs.Control")
     if config.compat.name == "brax" and config.ppo.policy == "tanh" and isinstance(world.actions, Discrete):
         config.ppo.policy = "auto"  # in the configuration, so that config.yaml says what is done
     subject = problem(world, optimizer=annealed(config), **options(config.ppo))
@@ -126,12 +129,10 @@ where to begin."""
 PROBE = {"trainer": TRAINER, "ppo": {"normalise_rewards": False, "anneal": True}, **QUICK}
 """The values of probes are known, of rewards as they are."""
 
-ADAPTERS: dict[str, tuple[type, str]] = {
-    "gymnasium": (GymnasiumWorld, "factory"),
-    "gymnax": (GymnaxWorld, "env"),
-    "brax": (BraxWorld, "env"),
-}
-"""Worlds of other libraries by id, and the field that is only for who writes Python."""
+ADAPTERS = {"gymnasium": "factory", "gymnax": "env", "brax": "env"}
+"""Worlds of other libraries, and the field that is only for who writes Python."""
+OWN = {"trainer": {**TRAINER, "steps": 60}}
+"""Where to begin with a world of one's own."""
 
 CLEANRL = {
     "ppo": {"advantage": "cleanrl", "standardise": "minibatch", "value_clip": 0.2, "anneal": True},
@@ -166,12 +167,15 @@ KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
 
 def worlds() -> dict[str, Any]:
     """Choices of the group env."""
-    found: dict[str, Any] = {}
-    for name, kind in {**CLASSIC, **PROBES}.items():
-        found[name] = Preset({"env": mirror(kind, name=name)(), **SETTINGS.get(name, PROBE)})
-    for name, (kind, object_field) in ADAPTERS.items():
-        found[name] = Preset({"env": mirror(kind, [object_field], name=name)(), **SETTINGS[name]})
-    return found
+    return {
+        name: Preset({"env": mirror(kind, [ADAPTERS.get(name, "")], name=name)(), **SETTINGS.get(name, PROBE)})
+        for name, kind in CONTROLS.items()
+    }
+
+
+def open_world(name: str) -> Preset:
+    """The choice for a world of one's own."""
+    return Preset({"env": open_section("control")(name), **OWN})
 
 
 EXPERIMENT = Experiment(
@@ -179,7 +183,7 @@ EXPERIMENT = Experiment(
     summary="proximal policy optimisation, rollout and updates in one program",
     schema=PpoRoot,
     groups={
-        "env": Group(default="cartpole", choices=worlds()),
+        "env": Group(default="cartpole", choices=worlds(), open=open_world, registry=CONTROLS),
         "compat": Group(
             default="twinax",
             choices={

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinax import Optimizer
-from twinax.conf._mirror import CHOSEN, mirror, restore
+from twinax.conf._mirror import CHOSEN, mirror, open_section, restore, sections_of
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import Root, at_least
 from twinax.conf.limits import check_memory
-from twinax.envs import Cleanup, TreasureHunt, World
+from twinax.envs import WORLDS, TreasureHunt, World
 from twinax.errors import TwinaxError
 from twinax.iqn import Learners, Players, ReplayOptions, problem
 
 WorldSection = mirror(TreasureHunt, name="treasurehunt")
-CleanupSection = mirror(Cleanup, name="cleanup")
 ModelSection = mirror(Learners, leave_out=["count", "batch_size", "replay"], parallel=True)
 ReplaySection = mirror(ReplayOptions)
 
@@ -117,6 +116,10 @@ HINTS = {
 def build_problem(config: TreasurehuntRoot):
     """The problem of a configuration."""
     world, players = restore(config.world), config.players
+    if not isinstance(world, World):
+        raise TwinaxError(
+            f"world={config.world.name} makes a {type(world).__name__}; several agents play a tx.envs.World"
+        )
     at_least(0, players__random=players.random, players__seeker=players.seeker)
     at_least(1, preset__worlds=config.preset.worlds, preset__train_steps=config.preset.train_steps)
     at_least(1, evaluation__worlds=config.evaluation.worlds)
@@ -205,10 +208,11 @@ EXPERIMENT = Experiment(
         "world": Group(
             default="treasurehunt",
             choices={
-                "treasurehunt": WorldSection(),
+                **sections_of(WORLDS),
                 "treasurehunt_items": WorldSection(name="treasurehunt_items", variant="gem_food_bone"),
-                "cleanup": CleanupSection(),
             },
+            open=open_section("world"),
+            registry=WORLDS,
             aliases={"treasurehunt_mp": "treasurehunt", "gem": "treasurehunt", "gem_food_bone": "treasurehunt_items"},
         ),
         "preset": Group(

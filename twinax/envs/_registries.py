@@ -1,0 +1,37 @@
+"""Worlds and rewards by name: what the command line offers, and where a new one adds its line."""
+
+from __future__ import annotations
+
+from twinax.envs._brax_world import BraxWorld
+from twinax.envs._classic import CLASSIC
+from twinax.envs._cleanup import Cleanup
+from twinax.envs._control import Control
+from twinax.envs._environment import Environment
+from twinax.envs._grid_rewards import Corners, GridReward, Uniform
+from twinax.envs._gymnasium_world import GymnasiumWorld
+from twinax.envs._gymnax_world import GymnaxWorld
+from twinax.envs._hypergrid import Hypergrid
+from twinax.envs._probes import PROBES
+from twinax.envs._treasurehunt import TreasureHunt
+from twinax.envs._world import World
+from twinax.registry import Registry
+
+_ENVIRONMENTS: dict[str, type[Environment]] = {"hypergrid": Hypergrid}
+_REWARDS: dict[str, type] = {"uniform": Uniform, "corners": Corners, "bands": GridReward}
+_WORLDS: dict[str, type[World]] = {"treasurehunt": TreasureHunt, "cleanup": Cleanup}
+_CONTROLS: dict[str, type[Control]] = {
+    **CLASSIC,
+    **PROBES,
+    "gymnasium": GymnasiumWorld,
+    "gymnax": GymnaxWorld,
+    "brax": BraxWorld,
+}
+
+ENVIRONMENTS = Registry("environment", _ENVIRONMENTS)
+"""Where a GFlowNet builds objects."""
+REWARDS = Registry("reward", _REWARDS)
+"""Rewards of such objects."""
+WORLDS = Registry("world", _WORLDS)
+"""Worlds of several agents."""
+CONTROLS = Registry("control", _CONTROLS)
+"""Worlds of one agent that is controlled step by step."""
