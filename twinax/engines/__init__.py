@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from twinax.engines._engine import Engine, NonFinite
+from twinax.engines._engine import QUICK_COMPILE, Engine, NonFinite
+from twinax.engines._threads import one_torch_thread
 from twinax.errors import TwinaxError, UnknownName, require
 from twinax.platforms import find_devices
 from twinax.problem import Problem
@@ -11,7 +12,7 @@ MODES = ("torch", "hybrid", "jax")
 ALIASES = {"legacy": "torch"}
 SEEDS_AS = ("auto", "threads", "program")
 
-__all__ = ["ALIASES", "MODES", "Engine", "NonFinite", "make_engine", "mode_name"]
+__all__ = ["ALIASES", "MODES", "QUICK_COMPILE", "Engine", "NonFinite", "make_engine", "mode_name", "one_torch_thread"]
 
 
 def mode_name(mode: str) -> str:
