@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from twinax import parity, tree
+from twinax.engines import QUICK_COMPILE
 from twinax.errors import TwinaxError, UnknownName
 from twinax.gflownet import Exploration, objectives
 from twinax.noise import numpy_draws
 from twinax.optimizer import Optimizer
+from twinax.parity._check import _Ladder
 from twinax.parity._sides import make_sides, widened
 
 EPSILON = Exploration(epsilon=0.5, epsilon_end=0.05, epsilon_steps=60)
@@ -115,3 +117,10 @@ def test_bad_requests_are_refused(small):
         parity.check(problem, steps=0)
     with pytest.raises(UnknownName, match="float16"):
         parity.check(problem, dtype="float16")
+
+
+@pytest.mark.parametrize(("more", "options"), [(0, QUICK_COMPILE), (1, None)])
+def test_runs_followed_for_longer_are_compiled_as_in_training(small, more, options):
+    problem = small("trajectory_balance")
+    ladder = _Ladder(problem, ("torch", "jax"), problem.prove.steps + more, 0, 1e-9, "float64")
+    assert [engine.compiler_options for engine in ladder.engines.values()] == [options, options]

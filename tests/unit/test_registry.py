@@ -92,7 +92,10 @@ def test_each_kind_is_chosen_as_code(words, section, key, value):
 def test_a_wrong_kind_is_one_sentence():
     for words, sentence in {
         ("experiment=ppo", "env=twinax.envs:Hypergrid"): "makes a Hypergrid; PPO plays a tx.envs.Control",
-        ("experiment=treasurehunt", "world=twinax.envs:CartPole"): "makes a CartPole; several agents play a tx.envs.World",
+        (
+            "experiment=treasurehunt",
+            "world=twinax.envs:CartPole",
+        ): "makes a CartPole; several agents play a tx.envs.World",
         ("experiment=offline", "agent=twinax.envs:CartPole"): "makes a CartPole; give a tx.offline.Agent",
     }.items():
         with pytest.raises(TwinaxError, match=sentence):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from twinax.engines._engine import Engine, NonFinite
+from twinax.engines._engine import QUICK_COMPILE, Engine, NonFinite
+from twinax.engines._threads import one_torch_thread
 from twinax.errors import require
 from twinax.platforms import find_devices
 from twinax.problem import Problem
 from twinax.train_options import ALIASES, MODES, TrainOptions, choose_options, mode_name
 
-__all__ = ["ALIASES", "MODES", "Engine", "NonFinite", "make_engine", "mode_name"]
+__all__ = ["ALIASES", "MODES", "QUICK_COMPILE", "Engine", "NonFinite", "make_engine", "mode_name", "one_torch_thread"]
 
 
 def make_engine(problem: Problem, options: TrainOptions | None = None, **changed: Any) -> Engine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +16,14 @@ BLOCK_NUMBERS = 1_000_000
 class DrawBlocks:
     """`at(seed, step)` gives the same numbers as `key_draws`, a block of steps at a time."""
 
-    def __init__(self, spec: Mapping[str, Draw]):
+    def __init__(self, spec: Mapping[str, Draw], options: dict[str, Any] | None):
         import jax
 
         per_step = sum(int(np.prod(draw.shape)) for draw in spec.values())
         self.length = int(np.clip(BLOCK_NUMBERS // max(per_step, 1), 1, 64))
         self._spec = spec
-        self._block = jax.jit(jax.vmap(lambda seed, step: key_draws(spec, seed, step), (None, 0)))
+        block = jax.vmap(lambda seed, step: key_draws(spec, seed, step), (None, 0))
+        self._block = jax.jit(block, compiler_options=options)
         self._held: tuple[int, int] | None = None
         self._values: dict[str, np.ndarray] = {}
 

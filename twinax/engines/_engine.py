@@ -27,12 +27,25 @@ class NonFinite(TwinaxError):
         super().__init__(f"the term '{term}' became {value} at step {step}; training stopped")
 
 
+QUICK_COMPILE: dict[str, Any] = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
+}
+"""XLA's options for programs that run a few times: compiling them well would take longer than running them."""
+
+
 class Engine(ABC):
     """Runs a problem: `start` or `load`, then `run` and `evaluate` as often as needed."""
 
     mode: str
     processes: int = 1
     """How many processes train together; `state` and `evaluate` are then asked for by all of them."""
+    compiler_options: dict[str, Any] | None = None
+    """What XLA is told when it compiles what trains; None is its own choice, which is the fastest to run.
+
+    Engines draw the same numbers to the bit if they have the same options, before the first step.
+    """
 
     def __init__(self, problem: Problem, options: TrainOptions):
         self.problem, self.options = problem, options

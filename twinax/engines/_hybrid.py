@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 
 from twinax.bridge import ParameterSync, to_jax
 from twinax.engines._jax import make_update, time_gradients
+from twinax.engines._threads import one_torch_thread
 from twinax.engines._torch import TorchEngine
 from twinax.optimizer import Moments
 from twinax.problem import Loss, Metrics, Problem, State
@@ -66,7 +66,7 @@ class HybridEngine(TorchEngine):
                 state, terms = update(State(networks, None, None, moments, None, None), loss, batch, still)
                 return jtu.tree_leaves((state.networks, state.optimizer)), terms
 
-            self._programs[key] = jax.jit(step, donate_argnums=0)
+            self._programs[key] = jax.jit(step, donate_argnums=0, compiler_options=self.compiler_options)
         return self._programs[key]
 
     def _cross(self, state: State, loss: Loss, batch: Any, still: tuple[str, ...] = ()) -> tuple[State, Metrics]:
@@ -80,20 +80,10 @@ class HybridEngine(TorchEngine):
         self._sync.push(self._trees()[0])
         return state, {name: torch.from_numpy(np.array(value)) for name, value in terms.items()}
 
-    @contextlib.contextmanager
-    def _one_thread(self):
-        """Sample on one PyTorch thread: idle workers spin for milliseconds, on the cores that XLA needs next."""
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
-
     def _run(self, steps: int) -> dict[str, np.ndarray]:
         inputs = self._inputs()
         logs = []
-        with torch.no_grad(), self._one_thread():
+        with torch.no_grad(), one_torch_thread():
             for _ in range(steps):
                 draws = self._draws(int(self._state.step))
                 state, terms = self.problem.step(self._state, draws, inputs, self._update)
@@ -103,7 +93,7 @@ class HybridEngine(TorchEngine):
 
     @torch.no_grad()
     def _phases(self, repeats: int) -> dict[str, float]:
-        with self._one_thread():
+        with one_torch_thread():
             return self._crossing_phases(repeats)
 
     def _crossing_phases(self, repeats: int) -> dict[str, float]:

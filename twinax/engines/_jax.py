@@ -186,7 +186,7 @@ class JaxEngine(Engine):
         begin = time.perf_counter()
         if self._devices is not None:
             self._program = self._devices.compiled(self._chunk, self._divided(state))
-        self._compiled = self._program.lower(state, inputs, jnp.asarray(1, jnp.int32)).compile()
+        self._compiled = self._program.lower(state, inputs, jnp.asarray(1, jnp.int32)).compile(self.compiler_options)
         self.compile_seconds = time.perf_counter() - begin
 
     def advance(self, state: State, inputs: Any, steps: int) -> tuple[State, dict[str, np.ndarray]]:
@@ -196,7 +196,7 @@ class JaxEngine(Engine):
 
     def _run_beside(self, beside: SideBySide, steps: int, inputs: Any) -> dict[str, np.ndarray]:
         if not self.compile_seconds:
-            self.compile_seconds = beside.compile(self._state, inputs)
+            self.compile_seconds = beside.compile(self._state, inputs, self.compiler_options)
         logs = []
         for _ in range(steps):
             self._state, terms = beside.step(self._state, inputs)

@@ -35,13 +35,13 @@ class SideBySide:
         self._join: Any = jax.jit(joined)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinax")
 
-    def compile(self, state: State, inputs: Any) -> float:
+    def compile(self, state: State, inputs: Any, options: dict[str, Any] | None) -> float:
         """Compile all three; seconds."""
         begin = time.perf_counter()
         shapes = (jax.eval_shape(self._one, state, inputs), jax.eval_shape(self._other, state, inputs))
-        self._one = self._one.lower(state, inputs).compile()
-        self._other = self._other.lower(state, inputs).compile()
-        self._join = self._join.lower(state, *shapes, inputs).compile()
+        self._one = self._one.lower(state, inputs).compile(options)
+        self._other = self._other.lower(state, inputs).compile(options)
+        self._join = self._join.lower(state, *shapes, inputs).compile(options)
         return time.perf_counter() - begin
 
     def step(self, state: State, inputs: Any) -> tuple[State, Metrics]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import jax.tree_util as jtu
@@ -132,7 +133,6 @@ class TorchEngine(Engine):
 
     def __init__(self, problem: Problem, options: TrainOptions):
         super().__init__(problem, options)
-        self._blocks = DrawBlocks(problem.draws())
         self._state: Any = None
         self._update: Any = None
         self._like: Any = None
@@ -167,6 +167,10 @@ class TorchEngine(Engine):
     @property
     def step(self) -> int:
         return int(self._state.step)
+
+    @cached_property
+    def _blocks(self) -> DrawBlocks:
+        return DrawBlocks(self.problem.draws(), self.compiler_options)
 
     def _draws(self, step: int) -> dict[str, torch.Tensor]:
         if self.options.noise == "native":

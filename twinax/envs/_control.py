@@ -149,6 +149,10 @@ class Control(ABC):
         """What a critic sees, which may be more."""
         return self.observe(state)
 
+    def observe_both(self, state: Any) -> tuple[Any, Any]:
+        """What the agent and a critic see, for worlds that find the one on the way to the other."""
+        return self.observe(state), self.observe_critic(state)
+
 
 class Restarting(Control):
     """A world with hidden state, kept by somebody else, such as a simulator on the host.

@@ -11,7 +11,7 @@ import numpy as np
 
 from twinax import tree
 from twinax.arguments import checked
-from twinax.engines import MODES, make_engine, mode_name
+from twinax.engines import MODES, QUICK_COMPILE, make_engine, mode_name, one_torch_thread
 from twinax.engines._engine import Engine, NonFinite
 from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import as_torch_module, num_parameters
@@ -64,7 +64,7 @@ def check(
         raise UnknownName("dtype", dtype, ("float32", "float64"))
     for name in names:
         problem.prove.check(name)
-    with precision(dtype):
+    with precision(dtype), one_torch_thread():
         ladder = _Ladder(problem, names, steps, seed, tolerance, dtype, progress)
         rows = tuple(ladder.climb())
         report = Report(rows, names, tolerance, dtype, num_parameters(ladder.state.networks), steps=steps)
@@ -93,6 +93,9 @@ class _Ladder:
             mode: make_engine(self.problem, mode=mode, dtype=self.dtype, chunk=self.steps)
             for mode in self.modes
         }
+        if self.steps <= self.problem.prove.steps:
+            for engine in self.engines.values():
+                engine.compiler_options = QUICK_COMPILE
         self.sides: dict[str, Side] = make_sides(self.modes, self.problem)
         self.state = self._first_state()
         self.batches: dict[str, Any] = {}

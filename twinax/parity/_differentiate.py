@@ -10,14 +10,13 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax import tree
+from twinax.engines import QUICK_COMPILE
 from twinax.errors import TwinaxError
 from twinax.problem import Terms
 
 Values = dict[str, np.ndarray]
 Gradients = dict[str, dict[str, np.ndarray]]
 LOSS = "loss"
-ONCE: dict[str, Any] = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""For programs that run once, and are not those that train: compiling them well would take longer than running them."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ def make_differentiate_jax(loss: Callable, compiled: bool = True) -> Callable[[A
         (rows,) = jax.vmap(pull)(jnp.eye(len(order), dtype=values.dtype))
         return values, rows, shown
 
-    run = jax.jit(program, compiler_options=ONCE) if compiled else program
+    run = jax.jit(program, compiler_options=QUICK_COMPILE) if compiled else program
 
     def differentiate(networks: Any, batch: Any) -> Found:
         values, rows, shown = to_numpy(run(networks, batch))

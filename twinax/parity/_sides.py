@@ -15,8 +15,8 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax.bridge import to_numpy
+from twinax.engines import QUICK_COMPILE
 from twinax.parity._differentiate import (
-    ONCE,
     Found,
     Values,
     differentiate_torch,
@@ -47,7 +47,7 @@ class Side:
             if "collect" not in self.programs:
                 import jax
 
-                self.programs["collect"] = jax.jit(self.problem.collect, compiler_options=ONCE)
+                self.programs["collect"] = jax.jit(self.problem.collect, compiler_options=QUICK_COMPILE)
             return to_numpy(self.programs["collect"](*_jax((state, draws, inputs))))
         arrays = _copy((state, draws, inputs))  # rings are written in place
         found: Any

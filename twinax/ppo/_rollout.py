@@ -68,8 +68,9 @@ Choose = Callable[[Any, Any], tuple[Any, Any, Any]]
 
 def seen(world: Control, state: Any) -> Started:
     """A state with its observations."""
-    critic = world.observe_critic(state) if world.privileged else None
-    return Started(state, world.observe(state), critic)
+    if world.privileged:
+        return Started(state, *world.observe_both(state))
+    return Started(state, world.observe(state), None)
 
 
 def started(world: Control, draws: Mapping[str, Any]) -> Started:

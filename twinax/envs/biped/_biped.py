@@ -351,3 +351,8 @@ class Biped(BipedSettings, Control):
         """Besides: velocity and height of the base, heights of the feet and how far they are from those wanted, the
         push, and the floor's friction."""
         return observe_critic(self.see(state))
+
+    def observe_both(self, state: BipedState) -> tuple[Any, Any]:
+        """Both from one walk through the robot's links."""
+        seen = self.see(state)
+        return observe(seen), observe_critic(seen)
