@@ -81,7 +81,7 @@ class Registry(Mapping[str, T]):
         return len(self._entries)
 
     def __getitem__(self, name: str) -> T:
-        entry = self._entries[name]
+        entry: Any = self._entries[name]
         return import_code(entry, self.kind) if isinstance(entry, str) else entry
 
     def find(self, name: str) -> T:

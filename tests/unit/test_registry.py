@@ -95,7 +95,7 @@ def test_a_wrong_kind_is_one_sentence():
         (
             "experiment=treasurehunt",
             "world=twinax.envs:CartPole",
-        ): "makes a CartPole; several agents play a tx.envs.World",
+        ): "makes a CartPole; several agents play",
         ("experiment=offline", "agent=twinax.envs:CartPole"): "makes a CartPole; give a tx.offline.Agent",
     }.items():
         with pytest.raises(TwinaxError, match=sentence):

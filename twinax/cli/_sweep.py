@@ -90,22 +90,13 @@ def trusted(tasks: list[Task], trust: bool) -> list[Task]:
 def begin(directory: Path | None, overrides: Sequence[str]) -> list[Task]:
     """The tasks of new settings; all are tried first, so that a mistake in the last is told before the first begins."""
     from twinax import conf
-    from twinax.engines import check_engine
     from twinax.runs import sweeps
 
     combinations = conf.split_commas(overrides)
     configs = [conf.compose(one) for one in combinations]
     for config in configs:
-        given, problem = config.trainer, conf.build_problem(config)
-        check_engine(
-            given.mode,
-            problem,
-            dtype=given.dtype,
-            chunk=given.chunk,
-            seeds=config.seeds,
-            noise=given.noise,
-            devices=given.devices,
-        )
+        options = conf.train_options(config)
+        conf.build_problem(config).compile.check(options.mode, options.seeds, options.devices)
     home = directory or _settings.choose_directory(configs[0], "sweep")
     return sweeps.make(home.resolve(), combinations)
 

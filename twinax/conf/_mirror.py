@@ -115,7 +115,7 @@ def section_of(section: type, options: Any) -> Any:
 
 def restore(section: Any, **changes: Any) -> Any:
     """The options that a mirrored section stands for, checked by their own class."""
-    options = type(section).options
+    options: Any = type(section).options
     if dataclasses.is_dataclass(options):
         names = {field.name for field in dataclasses.fields(options) if field.init}
     else:
