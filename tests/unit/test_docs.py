@@ -3,6 +3,7 @@
 Python blocks of a page run in order in one namespace, in an empty directory. A `text` block right after a Python block
 is what that block prints: words must be equal, numbers within 5 %. In shell blocks every `twinax` command, `train.py`
 and baseline is parsed and its settings are composed; a block after the comment `<!-- run -->` is run with small sizes.
+A block after `<!-- file: NAME -->` is such a file, which lies in that directory from the beginning.
 """
 
 from __future__ import annotations
@@ -36,15 +37,19 @@ SMALLER = {
 """By page: what is replaced in its Python blocks, so that a program for people takes a moment here."""
 
 TINY = ("env.dim=2", "env.side=3", "policy.hidden=[8]", "metrics.samples=8", "metrics.fifo=64", "trainer.batch_size=4")
+TINY_OWN = ("env.length=3", "proxy.length=3", "metrics.samples=8", "metrics.fifo=64", "trainer.batch_size=4")
 TINY_WORLD = (
     "model.width=8", "model.quantiles=4", "model.act_quantiles=4", "model.cosines=8", "replay.memory=64",
     "replay.frames=2", "world.turns=8", "world.num_agents=2", "evaluation.worlds=1", "trainer.batch_size=4",
 )  # fmt: skip
 WITH_SMALL_SIZES = {
     "train experiment=treasurehunt": [*TINY_WORLD, "trainer.steps=2", "trainer.mode=torch"],
+    "train env=mypkg.worlds:Bits": [*TINY_OWN, "trainer.steps=4", "trainer.mode=torch"],
+    "parity env=mypkg.worlds:Bits": [*TINY_OWN, "parity.steps=1", "parity.modes=[torch,hybrid]"],
     "train": [*TINY, "trainer.steps=4", "trainer.mode=torch"],
     "resume": ["trainer.steps=6"],
     "eval": [],
+    "report": [],
     "list": [],
     "doctor": ["--quick"],
 }
@@ -61,19 +66,24 @@ class Block:
     """Where the fence stands, counted from 1; the text begins on the next line."""
     marked: bool
     """Whether `<!-- run -->` stands before it."""
+    file: str | None
+    """The name in `<!-- file: NAME -->` before it."""
 
 
 def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page in order."""
     found: list[Block] = []
-    opened: tuple[str, int, bool] | None = None
+    opened: tuple[str, int, str] | None = None
     inside: list[str] = []
     before = ""
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         if opened is None and line.startswith("```"):
-            opened, inside = (line[3:].strip(), number, before == "<!-- run -->"), []
+            opened, inside = (line[3:].strip(), number, before), []
         elif opened is not None and line.strip() == "```":
-            found.append(Block(opened[0], "\n".join(inside) + "\n", opened[1], opened[2]))
+            kind, at, comment = opened
+            file = re.fullmatch(r"<!-- file: (\S+) -->", comment)
+            marked = comment == "<!-- run -->"
+            found.append(Block(kind, "\n".join(inside) + "\n", at, marked, file[1] if file else None))
             opened = None
         elif opened is not None:
             inside.append(line)
@@ -81,6 +91,28 @@ def blocks(page: Path) -> list[Block]:
             before = line.strip()
     assert opened is None, f"{page.name}: the block of line {opened} is not closed"
     return found
+
+
+@pytest.fixture
+def lay_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Writes the files of a page into an empty directory, which is then the current one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+
+    def write(page: Path) -> list[Block]:
+        listed = blocks(page)
+        for block in listed:
+            if block.file is not None:
+                path = tmp_path / block.file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(block.text, encoding="utf-8")
+        return listed
+
+    yield write
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 def commands(block: Block) -> list[list[str]]:
@@ -109,11 +141,10 @@ def test_differs_sees_words_and_numbers():
 
 @pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_python_blocks_run_and_print_what_is_shown(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_python_blocks_run_and_print_what_is_shown(page: Path, lay_out, monkeypatch: pytest.MonkeyPatch):
 
-    listed = blocks(page)
+    listed = lay_out(page)
     assert {block.kind for block in listed} <= set(KINDS), f"{page.name} has a block of an unknown kind"
-    monkeypatch.chdir(tmp_path)
     module = types.ModuleType(f"docs_{page.stem}")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # where dataclasses look for their names
     smaller = dict(SMALLER.get(page.name, {}))
@@ -121,7 +152,7 @@ def test_python_blocks_run_and_print_what_is_shown(page: Path, tmp_path: Path, m
     for text in smaller:
         assert text in pages_code, f"{page.name} no longer has {text!r}: mend SMALLER"
     for block, following in zip_longest(listed, listed[1:]):
-        if block.kind != "python":
+        if block.kind != "python" or block.file is not None:
             continue
         code = block.text
         for text, replacement in smaller.items():
@@ -135,12 +166,12 @@ def test_python_blocks_run_and_print_what_is_shown(page: Path, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_shell_commands_can_be_typed(page: Path):
+def test_shell_commands_can_be_typed(page: Path, lay_out):
     from twinax import conf
     from twinax.cli import _play
     from twinax.cli._main import parse
 
-    for block in blocks(page):
+    for block in lay_out(page):
         for words in commands(block) if block.kind == "bash" else []:
             where = f"{page.name}, line {block.line}: {shlex.join(words)}"
             if words[0] == "python" and words[1].endswith(".py"):
@@ -162,11 +193,10 @@ MARKED = [page for page in PAGES if any(block.marked for block in blocks(page))]
 
 
 @pytest.mark.parametrize("page", MARKED, ids=lambda page: page.stem)
-def test_marked_shell_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+def test_marked_shell_blocks_run(page: Path, lay_out, capsys):
     from twinax.cli import main
 
-    monkeypatch.chdir(tmp_path)
-    for block in blocks(page):
+    for block in lay_out(page):
         for words in commands(block) if block.marked else []:
             assert words[0] == "twinax", f"{page.name}, line {block.line}: only twinax commands are run"
             sizes = WITH_SMALL_SIZES.get(" ".join(words[1:3]), WITH_SMALL_SIZES.get(words[1]))

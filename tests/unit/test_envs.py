@@ -331,6 +331,20 @@ class EarlyEnd(Hypergrid):
         return GridState(moved.position, moved.done | ops.all(moved.position == self.side - 1, -1))
 
 
+class TextOfAll(Hypergrid):
+    """Writes a whole batch, where one object is asked for."""
+
+    def text(self, objects):  # type: ignore[override]
+        return [str(cell) for cell in objects]
+
+
+class TextAsList(Hypergrid):
+    """Gives a list."""
+
+    def text(self, objects, index):
+        return list(objects[index])
+
+
 class ManyResets(Hypergrid):
     """Every row of a batch starts in another cell."""
 
@@ -453,6 +467,8 @@ BROKEN = {
     ActiveDone: "a done state allows a forward action .*done=True, action 0",
     DeadEnd: r"a state that is not done allows no forward action .*position=\[3, 3\]",
     EarlyEnd: r"the stop action, and .* nothing else, must end it .*\[3, 2\].*action 1",
+    TextOfAll: r"text\(objects, 0\) fails with TypeError",
+    TextAsList: r"text\(objects, 0\) gives a list; it must be one line of text",
     ManyResets: "reset gives more than one source state",
     DoneReset: "the source state is done",
     WrongLength: "the longest trajectory has 7 actions, but max_steps is 6",

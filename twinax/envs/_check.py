@@ -264,8 +264,19 @@ def _finished(env: Environment, states: Any) -> np.ndarray:
     return np.asarray(states.done) | (np.asarray(env.forward_mask(states))[:, -1] & env.stops)
 
 
+def _check_text(env: Environment, states: Any) -> None:
+    """Before anything is said about an object."""
+    try:
+        text = env.text(jtu.tree_map(np.asarray, env.objects(states)), 0)
+    except Exception as error:  # a stranger's rules may raise anything
+        raise TwinaxError(f"text(objects, 0) fails with {type(error).__name__}: {error}") from error
+    if not isinstance(text, str):
+        raise TwinaxError(f"text(objects, 0) gives a {type(text).__name__}; it must be one line of text")
+
+
 def _check_values(env: Environment, objects: Any) -> None:
-    """Rewards and modes of finished states."""
+    """Text, rewards and modes of finished states."""
+    _check_text(env, objects)
     number, reward = size_of(objects), np.asarray(env.log_reward(objects))
     if reward.shape != (number,):
         raise TwinaxError(f"log_reward gives the shape {reward.shape} for {number} states; it must be ({number},)")
