@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from twinax import tree
+from twinax import networks, tree
 from twinax.engines import make_engine
 from twinax.envs import CartPole, Pendulum
 from twinax.errors import TwinaxError
@@ -24,7 +24,15 @@ SMALL: dict = {"hidden": (8, 8), "worlds": 6, "steps": 8, "epochs": 2, "minibatc
 FAST = Optimizer(learning_rate=0.03, eps=1e-5, clip_norm=0.5)
 """So fast that `target_kl` stops the updates of an iteration."""
 BRAX = {name: value for name, value in combined(ALWAYS, DEFAULTS)["ppo"].items() if name != "anneal"}
+
+
+def residual(rng, spec):
+    """A network of one's own."""
+    return networks.ResidualMLP.init(rng, spec.observation.shape[-1], 6, 1, spec.outputs)
+
+
 KINDS = {
+    "own": lambda: problem(Pendulum(time_limit=6), network=residual, std="state", **SMALL),
     "cartpole": lambda: problem(
         CartPole(time_limit=5),
         optimizer=FAST,
@@ -288,3 +296,35 @@ def test_bad_settings_are_refused_in_one_sentence(changes, words):
 def test_a_problem_with_wide_networks_is_made_at_once():
     # Sizes are held against the memory only after this, so nothing large may be made here.
     assert problem(CartPole(), **{**SMALL, "hidden": (10**9, 10**9)}).hidden == (10**9, 10**9)
+
+
+def test_a_network_of_ones_own_is_told_what_it_is_for():
+    asked = []
+
+    def note(rng, spec):
+        asked.append((spec.role, spec.observation.shape, dict(spec.heads)))
+        return residual(rng, spec)
+
+    problem(CartPole(), network=note, **SMALL)
+    problem(Pendulum(), network=note, std="state", **SMALL)
+    assert asked == [
+        ("actor", (1, 4), {"logits": 2}),
+        ("critic", (1, 4), {"value": 1}),
+        ("actor", (1, 3), {"mean": 1, "deviation": 1}),
+        ("critic", (1, 3), {"value": 1}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("network", "sentence"),
+    [
+        (lambda rng, spec: networks.Linear.init(rng, 4, spec.outputs + 1), "as actor it needs 2 columns: 2 logits"),
+        (lambda rng, spec: 3, "made a int; it must make a module that can be called"),
+        (lambda rng, spec: networks.Linear([0.0], None), "has leaves of type float; parameters are NumPy arrays"),
+    ],
+)
+def test_a_network_that_does_not_fit_is_one_sentence(network, sentence):
+    with pytest.raises(TwinaxError, match=sentence):
+        problem(CartPole(), network=network, **SMALL)
+    with pytest.raises(TwinaxError, match="shared=true is for networks of ours"):
+        problem(CartPole(), network=residual, shared=True, **SMALL)

@@ -7,14 +7,24 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax.tree_util as jtu
 import numpy as np
 
 from twinax import ops
 from twinax.arguments import checked
 from twinax.envs import Environment
 from twinax.errors import TwinaxError, UnknownName
-from twinax.networks import MLP, ActingLinear, Linear, acting, activation, perceptron
+from twinax.networks import (
+    MLP,
+    ActingLinear,
+    Linear,
+    NetworkFactory,
+    NetworkSpec,
+    acting,
+    activation,
+    factory_name,
+    make_own,
+    perceptron,
+)
 from twinax.types import Array, Float
 
 BACKWARD = ("learned", "uniform", "maxent")
@@ -84,29 +94,6 @@ class SeparatePolicy(eqx.Module):
         return SeparatePolicy(MLP(acting(self.forward.layers), self.forward.activation), None, None)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
-class PolicySpec:
-    """What a network of one's own is made for: `(rng, spec) -> module`.
-
-    The module is called with what the world's `observe` gives, and returns an array with `outputs` columns (the heads
-    side by side) or `Outputs`. Its leaves are NumPy arrays drawn from `rng`.
-    """
-
-    observation: Any
-    """What the network sees of one state, as NumPy arrays with a batch of 1."""
-    forward: int
-    """Forward actions: logits that come first."""
-    backward: int
-    """Backward actions: logits that come next; 0 where the backward policy is not learned."""
-    flow: int
-    """1 where the last column is the log-flow of a state, 0 where no objective needs one."""
-
-    @property
-    def outputs(self) -> int:
-        """Columns of all heads."""
-        return self.forward + self.backward + self.flow
-
-
 class Headed(eqx.Module):
     """A network of one's own whose columns are forward logits, then backward logits, then log-flow."""
 
@@ -132,9 +119,6 @@ def split_heads(out: Array, sizes: tuple[int, int, int]) -> Outputs:
     )
 
 
-Factory = Callable[[np.random.Generator, PolicySpec], Any]
-
-
 class Networks(eqx.Module):
     """All trainable parameters. log Z is the sum of `log_z`; None where the objective has no use for it."""
 
@@ -149,7 +133,7 @@ def init_networks(
     options: PolicyOptions,
     flow: bool,
     log_z: np.ndarray | None,
-    network: Factory | None = None,
+    network: NetworkFactory | None = None,
 ) -> Networks:
     """Fresh networks with NumPy leaves."""
     backward = env.num_backward_actions if options.backward == "learned" else 0
@@ -168,34 +152,23 @@ def init_networks(
     return Networks(SeparatePolicy(forward, back, state_flow), log_z)
 
 
-def make_headed(rng: np.random.Generator, env: Environment, network: Factory, sizes: tuple[int, int, int]) -> Headed:
+def make_headed(
+    rng: np.random.Generator, env: Environment, network: NetworkFactory, sizes: tuple[int, int, int]
+) -> Headed:
     """A network of one's own, tried once: what it gives for the source has to be what was asked for."""
-    observation = env.observe(env.reset(1))
-    spec = PolicySpec(observation, *sizes)
-    made = Headed(network(rng, spec), sizes)
-    maker = getattr(network, "func", network)
-    name = getattr(maker, "__name__", type(maker).__name__)
-    strange = {type(leaf).__name__ for leaf in jtu.tree_leaves(made) if not isinstance(leaf, np.ndarray)}
-    if strange:
-        raise TwinaxError(
-            f"the network {name} has leaves of type {', '.join(sorted(strange))}; parameters are NumPy arrays drawn "
-            "from rng, and everything else is a static field (eqx.field(static=True))"
-        )
-    out = made.network(observation)
-    wanted = f"{spec.outputs} columns: {sizes[0]} forward, {sizes[1]} backward, {sizes[2]} flow"
-    if not isinstance(out, Outputs):
-        if tuple(np.shape(out)) != (1, spec.outputs):
-            raise TwinaxError(
-                f"the network {name} gives the shape {tuple(np.shape(out))} for one state; it needs {wanted}"
-            )
-        return made
-    shapes = {"forward_logits": (1, sizes[0]), "backward_logits": (1, sizes[1]), "log_flow": (1,)}
-    for (head, shape), size in zip(shapes.items(), sizes, strict=True):
-        given = getattr(out, head)
-        if size and (given is None or tuple(given.shape) != shape):
-            found = "nothing" if given is None else f"shape {tuple(given.shape)}"
-            raise TwinaxError(f"the network {name} gives {found} for {head} of one state; it must be {shape}")
-    return made
+    heads = {"forward": sizes[0], "backward": sizes[1], "flow": sizes[2]}
+    spec = NetworkSpec("policy", env.observe(env.reset(1)), heads)
+    made, out = make_own(network, rng, spec, Outputs)
+    if isinstance(out, Outputs):
+        shapes = {"forward_logits": (1, sizes[0]), "backward_logits": (1, sizes[1]), "log_flow": (1,)}
+        for (head, shape), size in zip(shapes.items(), sizes, strict=True):
+            given = getattr(out, head)
+            if size and (given is None or tuple(given.shape) != shape):
+                found = "nothing" if given is None else f"shape {tuple(given.shape)}"
+                raise TwinaxError(
+                    f"the network {factory_name(network)} gives {found} for {head} of one state; it must be {shape}"
+                )
+    return Headed(made, sizes)
 
 
 def backward_log_probs(env: Environment, kind: str, states: Any, logits: Any, reference: Array) -> Array:

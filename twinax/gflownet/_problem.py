@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,10 @@ from twinax.gflownet._conditions import check_conditions, sound_states
 from twinax.gflownet._exploration import Exploration, scheduled
 from twinax.gflownet._judge import Judging
 from twinax.gflownet._metrics import MetricOptions, Samples
-from twinax.gflownet._policy import Factory, Networks, PolicyOptions, PolicySpec, init_networks
+from twinax.gflownet._policy import Networks, PolicyOptions, init_networks
 from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
 from twinax.gflownet._trajectories import Trajectories, forward_rollout, rollout_draws
+from twinax.networks import NetworkFactory
 from twinax.noise import Draw
 from twinax.optimizer import Optimizer
 from twinax.parts import Compile, Judge, Present, Prove
@@ -45,7 +46,7 @@ class GFlowNet(Problem):
     metrics: MetricOptions
     log_z: tuple[float, ...] = (0.0,)
     """Initial values of the parameters whose sum is log Z."""
-    network: Factory | None = None
+    network: NetworkFactory | None = None
     """What makes a policy network of one's own; None: an MLP as `policy` says."""
 
     def __post_init__(self):
@@ -172,14 +173,14 @@ def problem(
     optimizer: Optimizer | None = None,
     metrics: MetricOptions | None = None,
     log_z: tuple[float, ...] = (0.0,),
-    network: Callable[[np.random.Generator, PolicySpec], Any] | None = None,
+    network: NetworkFactory | None = None,
 ) -> GFlowNet:
     """A GFlowNet on an environment.
 
     An `objective` is a name, or an object with options of its own. A `reward` takes the place of the environment's own:
     a record with `log_reward(env, state)`, or any callable (a function, a `torch.nn.Module`, a model's `predict`) that
     gives one number for each object; see `tx.envs.BlackBox`. A `network` makes the policy, `(rng, spec) -> module`; see
-    `tx.gflownet.PolicySpec`.
+    `tx.networks.NetworkSpec`.
 
     >>> from twinax.envs import Hypergrid
     >>> problem(Hypergrid(dim=2, side=8), "detailed_balance").objective.name

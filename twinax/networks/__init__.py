@@ -9,6 +9,7 @@ from twinax.networks._layers import ACTIVATIONS, ActingLinear, KHot, Linear, act
 from twinax.networks._mlp import MLP, Ensemble, input_gradient, join_inputs, perceptron
 from twinax.networks._noisy import NoisyLinear
 from twinax.networks._norms import GroupNorm, LayerNorm
+from twinax.networks._own import NetworkFactory, NetworkSpec, factory_name, make_own
 from twinax.networks._recurrent import GRU, LSTM, GRUCell, LSTMCell
 from twinax.networks._residual import ResidualBlock, ResidualMLP
 from twinax.networks._resnet import ResNet
@@ -35,6 +36,8 @@ __all__ = [
     "LayerNorm",
     "Linear",
     "MultiheadAttention",
+    "NetworkFactory",
+    "NetworkSpec",
     "NoisyLinear",
     "Normal",
     "ResNet",
@@ -46,9 +49,11 @@ __all__ = [
     "activation",
     "as_torch_module",
     "ema",
+    "factory_name",
     "frozen",
     "input_gradient",
     "join_inputs",
+    "make_own",
     "num_parameters",
     "perceptron",
 ]

@@ -12,7 +12,17 @@ import numpy as np
 from twinax import ops
 from twinax.envs._control import Actions, Discrete
 from twinax.errors import TwinaxError, UnknownName
-from twinax.networks import MLP, Categorical, Linear, Normal, acting, activation
+from twinax.networks import (
+    MLP,
+    Categorical,
+    Linear,
+    NetworkFactory,
+    NetworkSpec,
+    Normal,
+    acting,
+    activation,
+    make_own,
+)
 from twinax.noise import Draw
 from twinax.types import Array, Float
 
@@ -26,8 +36,9 @@ class ActorCritic(eqx.Module):
     """A policy and a value, with layers of their own or a trunk that both share."""
 
     trunk: MLP | None
-    actor: MLP
-    critic: MLP
+    actor: Any
+    """An MLP, or a network of one's own."""
+    critic: Any
     log_std: Array | None
     """A vector of its own, or None: there is none, or it comes from the actor (softplus plus 0.001)."""
     kind: str = eqx.field(static=True)
@@ -51,7 +62,9 @@ class ActorCritic(eqx.Module):
         """The same, laid out for a rollout."""
 
         def turned(net: Any) -> Any:
-            return None if net is None else MLP(acting(net.layers), net.activation)
+            if isinstance(net, MLP):
+                return MLP(acting(net.layers), net.activation)
+            return net.acting() if hasattr(net, "acting") else net
 
         return ActorCritic(turned(self.trunk), turned(self.actor), self.critic, self.log_std, self.kind)
 
@@ -121,9 +134,10 @@ def make_networks(
     first_std: float = 1.0,
     shared: bool = False,
     initial_weights: str = "orthogonal",
+    network: NetworkFactory | None = None,
 ) -> ActorCritic:
     """Orthogonal layers with an actor that begins indifferent, or lecun_uniform ones; with `std=free` a deviation that
-    is a vector."""
+    is a vector. A `network` of one's own makes actor and critic, one after the other."""
     kind = policy_kind(actions, kind)
     if std not in STDS:
         raise UnknownName("std", std, STDS)
@@ -138,14 +152,23 @@ def make_networks(
         )
     number = actions.n if isinstance(actions, Discrete) else actions.size
     outputs = 2 * number if kind != "categorical" and std == "state" else number
+    free = kind != "categorical" and std == "free"
+    log_std = np.full(number, math.log(first_std), np.float32) if free else None
+    if network is not None:
+        if shared:
+            raise TwinaxError("shared=true is for networks of ours; with a network of your own use shared=false")
+        first, last = ("logits", "") if kind == "categorical" else ("mean", "deviation")
+        heads = {first: number, last: outputs - number} if outputs > number else {first: number}
+        seen, seen_by_critic = (np.zeros((1, size), np.float32) for size in (observation, critic_observation))
+        actor, _ = make_own(network, rng, NetworkSpec("actor", seen, heads))
+        critic, _ = make_own(network, rng, NetworkSpec("critic", seen_by_critic, {"value": 1}))
+        return ActorCritic(None, actor, critic, log_std, kind)
     trunk, own = None, tuple(hidden)
     if shared:
         trunk = make_mlp(rng, observation, hidden[:-1], hidden[-1], activation, math.sqrt(2), initial_weights)
         observation, critic_observation, own = hidden[-1], hidden[-1], ()
     actor = make_mlp(rng, observation, own, outputs, activation, 0.01, initial_weights)
     critic = make_mlp(rng, critic_observation, own, 1, activation, 1.0, initial_weights)
-    free = kind != "categorical" and std == "free"
-    log_std = np.full(number, math.log(first_std), np.float32) if free else None
     return ActorCritic(trunk, actor, critic, log_std, kind)
 
 

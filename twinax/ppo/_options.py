@@ -10,6 +10,7 @@ import numpy as np
 
 from twinax.envs._control import Control, Restarting
 from twinax.errors import TwinaxError, UnknownName
+from twinax.networks import NetworkFactory
 from twinax.optimizer import Optimizer
 from twinax.ppo._advantages import ADVANTAGES
 from twinax.ppo._hooks import Hooks
@@ -99,6 +100,8 @@ class Options:
     """Length of an evaluated episode in a world without a time limit."""
     pipelined: bool = False
     """Whether an iteration learns from the rollout of the one before while the worlds play on: a policy lag of one."""
+    network: NetworkFactory | None = None
+    """What makes an actor and a critic of one's own, `(rng, spec) -> module`; None: MLPs as `hidden` says."""
     hooks: Hooks | None = None
     """What is built on top: another reward, and updates of its own."""
     film: bool = True
@@ -183,4 +186,5 @@ class Options:
             first_std=self.first_std,
             shared=self.shared,
             initial_weights=self.initial_weights,
+            network=self.network,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,13 +11,13 @@ import jax.tree_util as jtu
 
 from twinax import Optimizer
 from twinax.conf._mirror import CHOSEN, mirror, open_section, restore, sections_of
+from twinax.conf._networks import NetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import Root, at_least
 from twinax.conf.limits import check_memory
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
-from twinax.errors import TwinaxError, UnknownName
+from twinax.errors import TwinaxError
 from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, objectives, problem
-from twinax.registry import import_code, is_code
 
 Grid = mirror(Hypergrid, leave_out=["reward"], name="hypergrid")
 
@@ -52,29 +51,8 @@ class GflownetOptimizer(mirror(Optimizer, leave_out=["rates", "clip_by"])):
 
 
 @dataclass
-class PolicySection(mirror(PolicyOptions)):
+class PolicySection(mirror(PolicyOptions), NetworkSection):
     """The networks."""
-
-    network: str = "mlp"
-    """mlp, or package.module:Name of a factory (rng, spec) -> module; the other options here are then not read."""
-    network_options: dict[str, Any] = field(default_factory=dict)
-    """Arguments of that factory's class, or of the function after rng and spec."""
-
-
-def make_network(section: Any) -> Callable[..., Any] | None:
-    """What makes a policy network of one's own; None for the MLP."""
-    if section.network == "mlp":
-        if section.network_options:
-            raise TwinaxError("policy.network_options are those of a network of your own; name it with policy.network")
-        return None
-    target = import_code(section.network, "network") if is_code(section.network) else None
-    if target is None or not callable(target):
-        raise UnknownName("policy.network", section.network, ["mlp", "package.module:Name"])
-    try:
-        made = target(**section.network_options) if isinstance(target, type) else None
-    except TypeError as error:
-        raise TwinaxError(f"policy.network={section.network} cannot be made with its options: {error}") from error
-    return made if made is not None else functools.partial(target, **section.network_options)
 
 
 BandsSection = mirror(GridReward, name="bands")
@@ -182,7 +160,7 @@ def build_problem(config: GflownetRoot):
         optimizer=restore(config.optimizer, rates={"log_z": config.optimizer.log_z_learning_rate}),
         metrics=restore(config.metrics),
         log_z=(objective.log_z_init,) * objective.log_z_size,
-        network=make_network(config.policy),
+        network=make_network(config.policy, "policy"),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from twinax import Optimizer
 from twinax.conf._mirror import CHOSEN, mirror, open_section, restore, section_of
+from twinax.conf._networks import NetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import CompareSection, Root
 from twinax.conf.limits import check_memory
@@ -19,7 +20,11 @@ from twinax.ppo._brax_habits import ALWAYS, DEFAULTS, combined
 from twinax.ppo._problem import ADAM
 
 OptimizerSection = mirror(Optimizer, leave_out=["rates", "clip_by"])
-PpoSection = mirror(PPO, leave_out=["world", "optimizer", "hooks"], anneal=False)
+
+
+@dataclass
+class PpoSection(mirror(PPO, leave_out=["world", "optimizer", "hooks", "network"], anneal=False), NetworkSection):
+    """How PPO learns."""
 
 
 @dataclass
@@ -62,8 +67,9 @@ def build_problem(config: PpoRoot) -> PPO:
 
 def options(section: Any) -> dict[str, Any]:
     """The settings of `PPO` in a section."""
-    values = {name: value for name, value in vars(section).items() if name != "anneal"}
-    return values | {"hidden": tuple(section.hidden)}
+    others = ("anneal", "network", "network_options")
+    values = {name: value for name, value in vars(section).items() if name not in others}
+    return values | {"hidden": tuple(section.hidden), "network": make_network(section, "ppo")}
 
 
 def annealed(config: Learning) -> Optimizer:

@@ -1,0 +1,72 @@
+"""Networks of one's own: what a family asks for, and a trial of what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax.tree_util as jtu
+import numpy as np
+
+from twinax.errors import TwinaxError
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """What a network is made for: `(rng, spec) -> module`.
+
+    The module is called with what is observed, batch first, and gives an array with `outputs` columns: its heads side
+    by side, in order. Its leaves are NumPy arrays drawn from `rng`.
+    """
+
+    role: str
+    """What the network is: a family may ask for several, such as an actor and a critic."""
+    observation: Any
+    """What it sees, as NumPy arrays with a batch of 1."""
+    heads: Mapping[str, int]
+    """Columns of each head."""
+
+    @property
+    def outputs(self) -> int:
+        """Columns of all heads."""
+        return sum(self.heads.values())
+
+
+NetworkFactory = Callable[[np.random.Generator, NetworkSpec], Any]
+
+
+def factory_name(factory: NetworkFactory) -> str:
+    """What a factory is called, in sentences for people."""
+    made_by = getattr(factory, "func", factory)  # of a partial
+    return getattr(made_by, "__name__", type(made_by).__name__)
+
+
+def make_own(
+    factory: NetworkFactory, rng: np.random.Generator, spec: NetworkSpec, heads_apart: type | None = None
+) -> tuple[Any, Any]:
+    """A network of one's own, tried once, and what it gave.
+
+    Parameters that no engine could train and outputs of another shape are refused; `heads_apart` is a type of output
+    that is left to the caller.
+    """
+    name = factory_name(factory)
+    made = factory(rng, spec)
+    if not callable(made):
+        raise TwinaxError(f"the network {name} made a {type(made).__name__}; it must make a module that can be called")
+    strange = {type(leaf).__name__ for leaf in jtu.tree_leaves(made) if not isinstance(leaf, np.ndarray)}
+    if strange:
+        raise TwinaxError(
+            f"the network {name} has leaves of type {', '.join(sorted(strange))}; parameters are NumPy arrays drawn "
+            "from rng, and everything else is a static field (eqx.field(static=True))"
+        )
+    out = made(spec.observation)
+    if heads_apart is not None and isinstance(out, heads_apart):
+        return made, out
+    if tuple(np.shape(out)) != (1, spec.outputs):
+        wanted = ", ".join(f"{size} {head}" for head, size in spec.heads.items())
+        raise TwinaxError(
+            f"the network {name} gives the shape {tuple(np.shape(out))} for one observation; as {spec.role} it needs "
+            f"{spec.outputs} columns: {wanted}"
+        )
+    return made, out
