@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
@@ -14,8 +15,8 @@ from jax import lax
 
 from twinax import ops
 from twinax.errors import TwinaxError, UnknownName
-from twinax.networks import MLP, Ensemble, Impala, ResNet, num_parameters
-from twinax.offline import ENCODERS, Encoded, encoder, make_encoder
+from twinax.networks import MLP, Ensemble, Impala, Linear, ResNet, num_parameters
+from twinax.offline import ENCODERS, Encoded, agents, encoder, make_encoder
 from twinax.offline._encoders import StateEncoder
 from twinax.offline._networks import Actor, Metric, Value
 from twinax.ops._windows import same_padding
@@ -371,3 +372,29 @@ def test_what_an_encoder_can_stand_before():
     np.testing.assert_allclose(metric(x, goals), metric.net(states(x), states(goals)))
     plain = Encoded(states, MLP.xavier(rng, 4, (8,), 2))
     assert plain(x).shape == (5, 2)
+
+
+class Halves:
+    """Two numbers of each observation: a network of one's own, by a class that makes it."""
+
+    def __call__(self, rng, spec):
+        return Linear.init(rng, spec.observation.shape[-1], 2)
+
+
+class First(eqx.Module):
+    def __call__(self, observations):
+        return observations[0]
+
+
+def narrow(rng, spec):
+    return First()
+
+
+def test_an_encoder_of_ones_own():
+    agent = agents.IQL(hidden=(8,), encoder=f"{__name__}:Halves")
+    sizes = agent.sizes((5,), 3, 4)
+    assert sizes.observation == 2
+    made = agent.build(np.random.default_rng(0), sizes)
+    assert made["actor"].encoder.net.weight.shape == (2, 5) and made["value"].encoder.width == 2
+    with pytest.raises(TwinaxError, match="narrow gives the shape .* as encoder it needs a row of numbers for each"):
+        make_encoder(f"{__name__}:narrow", np.random.default_rng(0), (5,))

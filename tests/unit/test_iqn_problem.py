@@ -13,7 +13,7 @@ import jax.tree_util as jtu
 import numpy as np
 import pytest
 
-from twinax import conf, tree
+from twinax import conf, networks, parity, tree
 from twinax.engines import make_engine
 from twinax.envs import TreasureHunt
 from twinax.envs._world import decode
@@ -539,3 +539,20 @@ def test_learning_starts_with_the_original():
     made = conf.build_problem(conf.compose(["experiment=treasurehunt", "preset=sorrel"]))
     assert made.prove.warm_up == 5
     assert [made.learners["iqn"].replay.available(50, epochs) for epochs in (5, 6, 100)] == [249, 300, 1018]
+
+
+def residual(rng, spec):
+    return networks.ResidualMLP.init(rng, spec.observation.shape[-1], 4, 1, spec.outputs)
+
+
+@pytest.mark.parametrize("variant", ["iqn", "qr", "c51"])
+def test_features_of_ones_own(variant):
+    replay = ReplayOptions(memory=30, frames=2)
+    group = Learners(2, variant, 6, 3, 2, 4, batch_size=4, network=residual, replay=replay)
+    world = TreasureHunt(height=5, width=5, num_agents=2, turns=8, radius=1, spawn_prob=0.2)
+    subject = problem(world, {"own": group}, train_steps=2, film=False)
+    assert isinstance(subject.init(0).networks["own"].feature, networks.ResidualMLP)
+    parity.check(subject, modes=("torch", "hybrid"), steps=2).raise_if_different()
+    narrow = dataclasses.replace(group, network=lambda rng, spec: networks.Linear.init(rng, spec.observation.size, 5))
+    with pytest.raises(TwinaxError, match="as features it needs 6 columns: 6 features"):
+        narrow.init(np.random.default_rng(0), world)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,7 @@ from twinax.iqn._losses import (
 )
 from twinax.iqn._network import VARIANTS, check_support, expected_return
 from twinax.iqn._replay import Batch, ReplayOptions
-from twinax.networks import frozen
+from twinax.networks import NetworkFactory, NetworkSpec, frozen, make_own
 from twinax.noise import Draw
 from twinax.types import Array, Float
 
@@ -74,6 +75,8 @@ class Learners:
     """Part of it that is lost with each epoch."""
     epsilon_min: float = 0.0
     """Below this it does not fall."""
+    network: NetworkFactory | None = None
+    """What makes the features of a view, `(rng, spec) -> module` with `width` columns; None: one linear layer."""
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     """What is remembered, and how it is drawn."""
 
@@ -135,7 +138,12 @@ class Learners:
             options["quantiles"] = self.quantiles
         else:
             options |= {"atoms": self.atoms, "low": self.low, "high": self.high}
-        return VARIANTS[self.variant].init(rng, inputs, self.width, world.num_actions, **options)
+        made = VARIANTS[self.variant].init(rng, inputs, self.width, world.num_actions, **options)
+        if self.network is None:
+            return made
+        spec = NetworkSpec("features", np.zeros((1, inputs), np.float32), {"features": self.width})
+        feature, _ = make_own(self.network, rng, spec)
+        return dataclasses.replace(made, feature=feature)
 
     def act_draws(self, world: World, worlds: int) -> dict[str, Draw]:
         """Random arrays for acting in one epoch."""

@@ -27,7 +27,8 @@ Noise: TypeAlias = Float[Array, " noise"] | None
 class _Trunk(eqx.Module):
     """What the variants share; a head gives all actions of the first quantile or atom, then those of the next."""
 
-    feature: Linear | ActingLinear
+    feature: Any
+    """A linear layer, or a network of one's own with as many columns."""
     hidden: Layer
     advantage: Layer
     value: Layer | None
@@ -40,10 +41,11 @@ class _Trunk(eqx.Module):
     def acting(self: T) -> T:
         """The same network without noise and with its heads in one, laid out for many small batches without
         gradients."""
-        layers = {name: (layer.weight, layer.bias) for name, layer in vars(self).items() if hasattr(layer, "weight")}
+        kinds = (Linear, NoisyLinear)
+        layers = {name: (layer.weight, layer.bias) for name, layer in vars(self).items() if isinstance(layer, kinds)}
         if "value" in layers:
             layers["advantage"] = _duel(layers.pop("value"), layers["advantage"])
-        if ops.framework(self.feature.weight) == "jax":
+        if ops.framework(self.hidden.weight) == "jax":
             plain = {name: ActingLinear(ops.transpose(weight), bias) for name, (weight, bias) in layers.items()}
         else:
             plain = {name: Linear(weight, bias) for name, (weight, bias) in layers.items()}
@@ -124,7 +126,8 @@ class FixedQuantiles(_Trunk):
 
     def taus(self, rows: int) -> Float[Array, "rows quantiles"]:
         """The fractions (2 i + 1) / (2 quantiles) of the outputs, the same in every row."""
-        index = ops.cast(ops.arange(self.quantiles, self.feature.weight), self.feature.weight)
+        weight = self.hidden.weight
+        index = ops.cast(ops.arange(self.quantiles, weight), weight)
         return ops.broadcast((2 * index + 1) / (2 * self.quantiles), (rows, self.quantiles))
 
     def __call__(self, x: Any, taus: Any = None, noise: Noise = None) -> Float[Array, "rows quantiles actions"]:
@@ -170,7 +173,7 @@ class Categorical(_Trunk):
 
     def support(self) -> Float[Array, " atoms"]:
         """The returns that the atoms stand for."""
-        weight = self.feature.weight
+        weight = self.hidden.weight
         return ops.cast(ops.like(np.linspace(self.low, self.high, self.atoms), weight), weight)
 
     def __call__(self, x: Any, taus: Any = None, noise: Noise = None) -> Float[Array, "rows atoms actions"]:

@@ -25,7 +25,7 @@ class NetworkSpec:
     observation: Any
     """What it sees, as NumPy arrays with a batch of 1."""
     heads: Mapping[str, int]
-    """Columns of each head."""
+    """Columns of each head; none where the network may choose."""
 
     @property
     def outputs(self) -> int:
@@ -62,6 +62,13 @@ def make_own(
         )
     out = made(spec.observation)
     if heads_apart is not None and isinstance(out, heads_apart):
+        return made, out
+    if not spec.heads:
+        if np.ndim(out) != 2:
+            raise TwinaxError(
+                f"the network {name} gives the shape {tuple(np.shape(out))} for one observation; as {spec.role} it "
+                "needs a row of numbers for each"
+            )
         return made, out
     if tuple(np.shape(out)) != (1, spec.outputs):
         wanted = ", ".join(f"{size} {head}" for head, size in spec.heads.items())

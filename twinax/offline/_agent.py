@@ -86,7 +86,8 @@ class Agent(ABC):
     faithful: bool = False
     """The released behaviour, its errors included."""
     encoder: str = ""
-    """What makes observations vectors, one for each network: impala_small for images; empty for vectors as they are."""
+    """What makes observations vectors, one for each network: impala_small for images, package.module:Name for one of
+    your own; empty for vectors as they are."""
 
     name: ClassVar[str] = ""
     least_rows: ClassVar[int] = 1

@@ -14,9 +14,10 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from twinax.errors import TwinaxError, UnknownName
-from twinax.networks import MLP, Impala, ResNet
+from twinax.errors import TwinaxError
+from twinax.networks import MLP, Impala, NetworkSpec, ResNet, make_own
 from twinax.offline._networks import Bilinear, Encoded, Metric
+from twinax.registry import Registry
 from twinax.types import Array, Float
 
 Maker = Callable[[np.random.Generator, Sequence[int]], Any]
@@ -54,7 +55,18 @@ class StateEncoder(eqx.Module):
         return self.net(observations)
 
 
-ENCODERS: dict[str, Maker] = {
+class OwnEncoder(eqx.Module):
+    """A network of one's own as an encoder."""
+
+    net: Any
+    width: int = eqx.field(static=True)
+    """Of the vectors that it makes."""
+
+    def __call__(self, observations: Any) -> Float[Array, "*rows width"]:
+        return self.net(observations)
+
+
+MAKERS: dict[str, Maker] = {
     "impala": Impala.init,
     "impala_small": partial(Impala.init, blocks=1),
     "impala_debug": partial(Impala.init, widths=(4, 4), blocks=1),
@@ -62,18 +74,30 @@ ENCODERS: dict[str, Maker] = {
     "resnet_34": ResNet.init,
     "mlp": StateEncoder.init,
 }
+ENCODERS = Registry("encoder", MAKERS)
 """Makers of encoders by name; all but `mlp` read images."""
 
 
 def encoder(name: str) -> Maker:
     """The maker of an encoder by name; unknown names list the known ones.
 
+    `package.module:Name` is a network of one's own, made by `(rng, spec) -> module`: a function, or a class that takes
+    no arguments and makes one.
+
     >>> encoder("mlp")(np.random.default_rng(0), (3,)).width
     512
     """
-    if name not in ENCODERS:
-        raise UnknownName("encoder", name, ENCODERS)
-    return ENCODERS[name]
+    found: Any = ENCODERS.find(name)
+    if name in ENCODERS:
+        return found
+    factory = found() if isinstance(found, type) else found
+
+    def make(rng: np.random.Generator, shape: Sequence[int]) -> OwnEncoder:
+        kind = np.uint8 if len(shape) > 1 else np.float32  # images have whole numbers
+        made, out = make_own(factory, rng, NetworkSpec("encoder", np.zeros((1, *shape), kind), {}))
+        return OwnEncoder(made, out.shape[-1])
+
+    return make
 
 
 def make_encoder(name: str, rng: np.random.Generator, observation_shape: Sequence[int]) -> Any:

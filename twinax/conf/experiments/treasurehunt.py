@@ -8,6 +8,7 @@ from typing import Any
 
 from twinax import Optimizer
 from twinax.conf._mirror import CHOSEN, mirror, open_section, restore, sections_of
+from twinax.conf._networks import NetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import Root, at_least
 from twinax.conf.limits import check_memory
@@ -16,8 +17,14 @@ from twinax.errors import TwinaxError
 from twinax.iqn import Learners, Players, ReplayOptions, problem
 
 WorldSection = mirror(TreasureHunt, name="treasurehunt")
-ModelSection = mirror(Learners, leave_out=["count", "batch_size", "replay"], parallel=True)
 ReplaySection = mirror(ReplayOptions)
+LEFT_OUT = ("count", "batch_size", "replay", "network")
+"""What other sections have."""
+
+
+@dataclass
+class ModelSection(mirror(Learners, leave_out=LEFT_OUT, parallel=True), NetworkSection):
+    """How agents learn."""
 
 
 @dataclass
@@ -131,7 +138,13 @@ def build_problem(config: TreasurehuntRoot):
             f"players.random={players.random} and players.seeker={players.seeker} leave none of the world's "
             f"{world.num_agents} agents to learn; make world.num_agents larger"
         )
-    learners = restore(config.model, count=count, batch_size=config.trainer.batch_size, replay=restore(config.replay))
+    learners = restore(
+        config.model,
+        count=count,
+        batch_size=config.trainer.batch_size,
+        replay=restore(config.replay),
+        network=make_network(config.model, "model"),
+    )
     return problem(
         world,
         {"iqn": learners, **scripted},
