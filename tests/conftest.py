@@ -30,6 +30,15 @@ hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=Tr
 hypothesis.settings.load_profile("repeatable")
 
 
+QUICK = ("backend_optimization_level=0", "llvm_disable_expensive_passes=true", "cpu_use_fusion_emitters=false")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Programs of quick tests run for a moment: compiling them well would take longer than running them badly."""
+    if "not slow" in (config.option.markexpr or ""):
+        os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *(f"--xla_{flag}" for flag in QUICK)])
+
+
 @pytest.fixture(autouse=True)
 def _single_precision_afterwards():
     """A float64 engine switches JAX to 64 bits for the process; the next test starts from the default."""

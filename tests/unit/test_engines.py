@@ -356,7 +356,7 @@ def test_the_term_that_breaks_first_is_named():
         ({"mode": "jaxx"}, "unknown trainer.mode 'jaxx'; known: hybrid, jax, legacy, torch. Did you mean 'jax'?"),
         ({"dtype": "float16"}, "unknown dtype 'float16'"),
         ({"noise": "loud"}, "unknown noise 'loud'"),
-        ({"chunk": 0}, "the chunk is 0 steps"),
+        ({"chunk": 0}, "chunk is 0; it must be at least 1"),
         ({"seeds": 0}, "seeds is 0"),
         ({"seeds": 2, "seeds_as": "processes"}, "unknown seeds_as 'processes'"),
         ({"mode": "torch", "seeds": 2}, "seeds=2 needs trainer.mode=jax; mode torch"),

@@ -252,7 +252,7 @@ def test_resuming_is_exact_to_the_bit_environments_included():
 def test_an_evaluation_tells_who_lasted_until_the_limit():
     measured = {"returns": [5, 2, 5, 4], "lengths": [5, 2, 5, 4], "terms": {"angle": [1.0, 2.0]}}
     measured["survived"] = [1, 0, 0, 1]  # one fell at the last moment, another has a limit of its own
-    found = problem(CartPole(time_limit=5), **SMALL).evaluate(measured)
+    found = problem(CartPole(time_limit=5), **SMALL).judge.summarise(measured)
     assert found["episode_survived"] == 0.5 and found["episode_length"] == 4 and found["episode_angle"] == 1.5
     assert found["episode_return_ci"] == pytest.approx(3.182446 * np.std([5, 2, 5, 4], ddof=1) / 2)
 

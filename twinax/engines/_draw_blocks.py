@@ -16,7 +16,7 @@ BLOCK_NUMBERS = 1_000_000
 class DrawBlocks:
     """`at(seed, step)` gives the same numbers as `key_draws`, a block of steps at a time."""
 
-    def __init__(self, spec: Mapping[str, Draw], options: dict[str, Any] | None):
+    def __init__(self, spec: Mapping[str, Draw], options: dict[str, Any] | None = None):
         import jax
 
         per_step = sum(int(np.prod(draw.shape)) for draw in spec.values())
