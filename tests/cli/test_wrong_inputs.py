@@ -38,8 +38,8 @@ WRONG_SETTINGS = {
     "objective.log_z_size=10000000000000": "objective.log_z_size",
     "seeds=100000000": "GB of memory",
     "trainer.chunk=10000000000000": "trainer.chunk",
-    "env.dim=40 env.side=2": "2^dim modes (env.dim",
-    "env.dim=100000 env.side=2": "GB of memory",
+    "env.dim=40 env.side=2": "2^40 modes",
+    "env.dim=100000 env.side=2": "2^100000 modes",
     # unknown names
     "env=gird": "Did you mean 'grid'?",
     "env=treasure": "known: grid, hypergrid",

@@ -180,5 +180,5 @@ def test_an_objective_that_reads_unfinished_states_needs_a_function_that_knows_t
 
 
 def test_the_description_names_the_function():
-    assert "BlackBox(bands)" in small(bands).describe()["environment"]
-    assert "BlackBox(whole_strings)" in small(whole_strings, env=BitStrings(3)).describe()["environment"]
+    assert "BlackBox(bands)" in small(bands).present.describe()["environment"]
+    assert "BlackBox(whole_strings)" in small(whole_strings, env=BitStrings(3)).present.describe()["environment"]

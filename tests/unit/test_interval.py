@@ -40,7 +40,8 @@ def episodes(*returns: float) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("judge", "name"), [(problem(CartPole()).evaluate, "episode_return"), (judged, "return"), (judged, "success")]
+    ("judge", "name"),
+    [(problem(CartPole()).judge.summarise, "episode_return"), (judged, "return"), (judged, "success")],
 )
 def test_evaluations_have_it(judge, name):
     found = judge(episodes(1.0, 2.0))

@@ -34,7 +34,9 @@ def test_paths_begin_at_the_start_and_end_with_the_episode(inertia):
     maze = tx.envs.PointMaze("u", max_steps=30, inertia=inertia)
     engine = engine_of("bc", maze=maze, episodes=SHOWN + 3)
     measured = engine._measure(engine.problem.judge.tables())
-    found = {name.removeprefix("picture/"): x for name, x in engine.problem.evaluate(measured).items() if "/" in name}
+    found = {
+        name.removeprefix("picture/"): x for name, x in engine.problem.judge.summarise(measured).items() if "/" in name
+    }
     assert set(found) == {"maze/walls", "maze/goal", "maze/paths", "maze/successes"}
     assert ["".join("#" if x else "." for x in row) for row in found["maze/walls"]] == maze.rows
     assert found["maze/goal"].tolist() == [1.5, 1.5, 0.5]

@@ -16,6 +16,7 @@ from twinax.engines._side_by_side import SideBySide
 from twinax.envs import Pendulum
 from twinax.errors import TwinaxError
 from twinax.noise import key_draws, numpy_draws
+from twinax.parts import Compile
 from twinax.ppo import problem
 from twinax.ppo._playing import make_rows, roll_out
 from twinax.problem import State
@@ -103,14 +104,15 @@ def test_both_halves_run_at_the_same_time():
         return np.asarray(x)
 
     class Meeting:
-        def halves(self):
+        @property
+        def compile(self):
             def half(state, draws, settings, update=None):
                 return jax.pure_callback(meet, jax.ShapeDtypeStruct((), jnp.float32), state.networks + draws["u"])
 
             def join(state, one, other, draws, settings, update):
                 return state, {"loss": one + other}
 
-            return half, half, join
+            return Compile(halves=(half, half, join))
 
         optimizer = None
 
@@ -118,7 +120,7 @@ def test_both_halves_run_at_the_same_time():
     from twinax.noise import Draw
 
     made = SideBySide(Meeting(), lambda s: key_draws({"u": Draw(())}, s.seed, s.step), make_update)  # type: ignore
-    made.compile(state, {})
+    made.compile(state, {}, None)
     after, terms = made.step(state, {})
     assert int(after.step) == 1 and np.isfinite(terms["loss"])
 

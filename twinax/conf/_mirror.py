@@ -113,8 +113,11 @@ def section_of(section: type, options: Any) -> Any:
     return section(**{field.name: getattr(options, field.name) for field in dataclasses.fields(section)})
 
 
-def restore(section: Any, **changes: Any) -> Any:
-    """The options that a mirrored section stands for, checked by their own class."""
+def restore(section: Any, key: str = "", **changes: Any) -> Any:
+    """The options that a mirrored section stands for, checked by their own class.
+
+    With the section's `key`, a sentence that begins with the name of a field begins with the name of its setting.
+    """
     options: Any = type(section).options
     if dataclasses.is_dataclass(options):
         names = {field.name for field in dataclasses.fields(options) if field.init}
@@ -122,4 +125,9 @@ def restore(section: Any, **changes: Any) -> Any:
         names = set(inspect.signature(options).parameters)
     values = {name: getattr(section, name) for name in names if hasattr(section, name)}
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    return options(**(values | changes))
+    try:
+        return options(**(values | changes))
+    except TwinaxError as error:
+        if key and str(error).partition(" ")[0] in values:
+            raise TwinaxError(f"{key}.{error}") from error
+        raise

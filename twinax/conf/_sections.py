@@ -86,12 +86,7 @@ def at_least(least: int, **values: int | None) -> None:
 
 def train_options(config: Root, **changed: Any) -> TrainOptions:
     """How a configuration is run."""
-    try:
-        return restore(config.trainer, **{name: getattr(config, name) for name in ROOTS} | changed)
-    except TwinaxError as error:
-        # Its sentence begins with the name of a field; on the command line that is a key.
-        key = "trainer." if hasattr(config.trainer, str(error).partition(" ")[0]) else ""
-        raise TwinaxError(f"{key}{error}") from error
+    return restore(config.trainer, "trainer", **{name: getattr(config, name) for name in ROOTS} | changed)
 
 
 def check(config: Root) -> Root:

@@ -42,10 +42,9 @@ class Hypergrid(Environment):
 
     def __post_init__(self):
         object.__setattr__(self, "reward", as_reward(self.reward))
-        if self.dim < 1 or self.side < 2:
-            raise TwinaxError(
-                f"a hypergrid has dim={self.dim}, side={self.side}; dim must be at least 1 and side at least 2"
-            )
+        for name, least in (("dim", 1), ("side", 2)):
+            if (value := getattr(self, name)) < least:
+                raise TwinaxError(f"{name} is {value}; it must be at least {least}")
         # Tiers, observations and the numbers of modes are counted in int32.
         if 20 * self.dim * self.side >= 2**31:
             raise TwinaxError(

@@ -144,7 +144,7 @@ HINTS = {
 def build_problem(config: GflownetRoot):
     """The GFlowNet problem of a configuration."""
     at_least(1, objective__log_z_size=config.objective.log_z_size)
-    env = restore(config.env)
+    env = restore(config.env, "env")
     if not isinstance(env, Environment):
         raise TwinaxError(f"env={config.env.name} makes a {type(env).__name__}; a world is a tx.envs.Environment")
     if not isinstance(config.proxy, OwnSection):

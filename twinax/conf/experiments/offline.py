@@ -157,7 +157,7 @@ def build_problem(config: OfflineRoot):
     at_least(1, data__frame_stack=config.data.frame_stack)
     if config.data.normalise not in KINDS:
         raise UnknownName("data.normalise", config.data.normalise, KINDS)
-    agent, task = restore(config.agent), make_task(config)
+    agent, task = restore(config.agent, "agent"), make_task(config)
     if not isinstance(agent, Agent):
         raise TwinaxError(f"agent={config.agent.name} makes a {type(agent).__name__}; give a tx.offline.Agent")
     raw, labelled = rows(config)

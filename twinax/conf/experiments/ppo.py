@@ -55,7 +55,7 @@ class PpoRoot(Learning):
 
 def build_problem(config: PpoRoot) -> PPO:
     """The problem of a configuration."""
-    world = restore(config.env)
+    world = restore(config.env, "env")
     if not isinstance(world, Control):
         raise TwinaxError(f"env={config.env.name} makes a {type(world).__name__}; PPO plays a tx.envs.Control")
     if config.compat.name == "brax" and config.ppo.policy == "tanh" and isinstance(world.actions, Discrete):

@@ -122,7 +122,7 @@ HINTS = {
 
 def build_problem(config: TreasurehuntRoot):
     """The problem of a configuration."""
-    world, players = restore(config.world), config.players
+    world, players = restore(config.world, "world"), config.players
     if not isinstance(world, World):
         raise TwinaxError(
             f"world={config.world.name} makes a {type(world).__name__}; several agents play a tx.envs.World"
