@@ -147,7 +147,7 @@ def torch_rate(size: int = 1024, repeats: int = 5) -> float:
     """The same of PyTorch."""
     import torch
 
-    tensor = torch.ones(size, size)
+    tensor = torch.ones(size, size, device="cpu")
     return _rate(lambda: tensor @ tensor, size, repeats)
 
 

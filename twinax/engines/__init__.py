@@ -6,7 +6,7 @@ from typing import Any
 
 from twinax.engines._engine import Engine, NonFinite
 from twinax.errors import require
-from twinax.platforms import find_devices
+from twinax.platforms import find_devices, jax_device
 from twinax.problem import Problem
 from twinax.train_options import ALIASES, MODES, TrainOptions, choose_options, mode_name
 
@@ -29,7 +29,7 @@ def make_engine(problem: Problem, options: TrainOptions | None = None, **changed
         from twinax.engines._jax import JaxEngine
         from twinax.engines._seed_threads import SeedThreads
 
-        threads = chosen.seeds_as == "threads" or (chosen.seeds_as == "auto" and _on_cpu())
+        threads = chosen.seeds_as == "threads" or (chosen.seeds_as == "auto" and _on_cpu(chosen.device))
         return SeedThreads(problem, chosen) if chosen.seeds > 1 and threads else JaxEngine(problem, chosen)
     require("torch", "torch", f"trainer.mode={chosen.mode}")
     if chosen.mode == "hybrid":
@@ -41,7 +41,5 @@ def make_engine(problem: Problem, options: TrainOptions | None = None, **changed
     return TorchEngine(problem, chosen)
 
 
-def _on_cpu() -> bool:
-    import jax
-
-    return jax.default_backend() == "cpu"
+def _on_cpu(device: str) -> bool:
+    return (jax_device(device) or find_devices()[0]).platform == "cpu"

@@ -18,8 +18,8 @@ AXIS = "shards"
 class Devices:
     """A row of devices; some arrays are divided along their leading axis, all others are on each of them."""
 
-    def __init__(self, number: int):
-        found = jax.devices()
+    def __init__(self, number: int, kind: str | None = None):
+        found = jax.devices(kind)
         if len(found) < number:
             raise TwinaxError(
                 f"devices={number}, but JAX has {len(found)} of kind {found[0].platform}; on a CPU set "

@@ -119,7 +119,7 @@ def smallest(x, number):
 def shuffled(uniform):
     bits = index_bits(uniform.shape[-1])
     first = torch.floor(uniform * 2.0 ** (32 - bits)).to(torch.int64)
-    packed = (first << bits) | torch.arange(uniform.shape[-1])
+    packed = (first << bits) | torch.arange(uniform.shape[-1], device=uniform.device)
     return (torch.sort(packed, dim=-1).values & (2**bits - 1)).to(torch.int32)
 
 

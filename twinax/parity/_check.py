@@ -30,6 +30,8 @@ from twinax.problem import Loss, Problem
 
 Progress = Callable[[str, str], None]
 """Is told what is looked at next, and in which mode."""
+_DEVICES = {"torch": "cpu", "hybrid": "cpu", "jax": "auto"}
+"""A proof is about formulas: in PyTorch it stays on the CPU, which has float64 everywhere."""
 ROUNDING = "equal in float64 and not in float32: rounding, which grows with the number of steps. Nothing is wrong."
 
 
@@ -90,7 +92,7 @@ class _Ladder:
     def __post_init__(self):
         self.engines: dict[str, Engine] = {
             # One chunk, so that the jax mode compiles one program of the right length.
-            mode: make_engine(self.problem, mode=mode, dtype=self.dtype, chunk=self.steps)
+            mode: make_engine(self.problem, mode=mode, dtype=self.dtype, chunk=self.steps, device=_DEVICES[mode])
             for mode in self.modes
         }
         self.sides: dict[str, Side] = make_sides(self.modes, self.problem)
