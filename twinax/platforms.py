@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from twinax.errors import TwinaxError, require
-from twinax.train_options import split_device
 
 _ANY = "any kind of device"
 CUDA_FOR_TORCH = (
@@ -18,6 +18,20 @@ CUDA_FOR_TORCH = (
     "page of PyTorch"
 )
 CUDA_FOR_JAX = "for NVIDIA's devices pip install 'jax[cuda12]', for TPUs pip install 'jax[tpu]'"
+
+
+def split_device(name: str) -> tuple[str, int | None]:
+    """The kind of a device and its number among those of that kind.
+
+    >>> split_device("cuda:1"), split_device("cpu")
+    (('cuda', 1), ('cpu', None))
+    """
+    parts = re.fullmatch(r"([a-z]+)(?::(\d{1,4}))?", name)
+    if parts is None:
+        raise TwinaxError(
+            f"device is '{name}', which is no name of one; give auto, cpu, cuda, or cuda:1 for the second"
+        )
+    return parts[1], None if parts[2] is None else int(parts[2])
 
 
 def device_label(mode: str, name: str) -> str:
@@ -51,7 +65,9 @@ def torch_device(name: str) -> Any:
     kind, index = split_device(name)
     found = name if kind == "mps" or index is not None else f"{kind}:0" if kind == "cuda" else kind
     if found not in there:
-        raise TwinaxError(f"device={name}, but PyTorch {torch.__version__} has {', '.join(there)} here: {_why_not(kind)}")
+        raise TwinaxError(
+            f"device={name}, but PyTorch {torch.__version__} has {', '.join(there)} here: {_why_not(kind)}"
+        )
     return torch.device(found)
 
 
@@ -78,9 +94,9 @@ def _why_not(kind: str) -> str:
     """What to do where PyTorch lacks a device."""
     import torch
 
-    if kind == "cuda" and torch.version.cuda is None and torch.version.hip is None:
-        return f"this build has no CUDA, and {CUDA_FOR_TORCH}"
     if kind == "cuda" and not torch.cuda.is_available():
+        if torch.version.cuda is None and torch.version.hip is None:
+            return f"this build has no CUDA, and {CUDA_FOR_TORCH}"
         return (
             f"this build is for {torch_build()} but sees no card, so look at the driver (nvidia-smi) and at "
             "CUDA_VISIBLE_DEVICES"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from twinax.arguments import checked
 from twinax.errors import TwinaxError, UnknownName
+from twinax.platforms import split_device
 
 MODES = ("torch", "hybrid", "jax")
 ALIASES = {"legacy": "torch"}
@@ -161,18 +161,6 @@ class TrainOptions:
         ends = [self.steps]
         ends += [(done // every + 1) * every for every in (self.evaluate_every, self.checkpoint_every) if every]
         return max(1, min(self.chunk, limit, min(ends) - done))
-
-
-def split_device(name: str) -> tuple[str, int | None]:
-    """The kind of a device and its number among those of that kind.
-
-    >>> split_device("cuda:1"), split_device("cpu")
-    (('cuda', 1), ('cpu', None))
-    """
-    parts = re.fullmatch(r"([a-z]+)(?::(\d{1,4}))?", name)
-    if parts is None:
-        raise TwinaxError(f"device is '{name}', which is no name of one; give auto, cpu, cuda, or cuda:1 for the second")
-    return parts[1], None if parts[2] is None else int(parts[2])
 
 
 def _every(step: int, every: int | None) -> bool:

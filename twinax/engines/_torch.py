@@ -21,7 +21,6 @@ from twinax.platforms import torch_device
 from twinax.problem import Loss, Metrics, Problem, State, logging
 from twinax.train_options import TrainOptions
 
-
 FUSED = ("cpu", "cuda", "mps")
 """Kinds of device for which PyTorch has a fused Adam."""
 

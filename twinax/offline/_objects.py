@@ -34,9 +34,7 @@ class TorchAgent:
     Parameters, batches and draws are on `device`: cpu, cuda, cuda:1 or mps. It pretrains until `begin_finetuning` is called, which also takes the place of pretraining where there is none.
     """
 
-    def __init__(
-        self, agent: Agent, sizes: Sizes, seed: int = 0, optimizer: Optimizer = ADAM, device: str = "cpu"
-    ):
+    def __init__(self, agent: Agent, sizes: Sizes, seed: int = 0, optimizer: Optimizer = ADAM, device: str = "cpu"):
         require("torch", "torch", "an agent as a PyTorch object")
         import torch
 
