@@ -32,7 +32,7 @@ WITHOUT = {
     "ops/_torch.py": "_shared gives the pages of a file, which `convert` moves to the reference's device",
     "parity/_differentiate.py": "parity compares in float64 on the CPU; as_tensor leaves a tensor where it is",
     "ppo/_export.py": "an exported policy is tried on the CPU, beside ONNX",
-    "ppo/_torch_policy.py": "a plain module is made on the CPU, as all of torch.nn; its `.to` moves buffers and weights",
+    "ppo/_torch_policy.py": "a plain module is made on the CPU, as all of torch.nn, and its `.to` moves everything",
 }
 """Files that make tensors without a device, and why they may."""
 

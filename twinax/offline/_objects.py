@@ -31,7 +31,8 @@ class TorchAgent:
     >>> agent.update(batch)["bc.bc_loss"]; agent.begin_finetuning()                      # doctest: +SKIP
     >>> agent.update(batch)["critic.critic_loss"]; agent.sample_actions(observations)    # doctest: +SKIP
 
-    Parameters, batches and draws are on `device`: cpu, cuda, cuda:1 or mps. It pretrains until `begin_finetuning` is called, which also takes the place of pretraining where there is none.
+    Parameters, batches and draws are on `device`: cpu, cuda, cuda:1 or mps. It pretrains until `begin_finetuning` is
+    called, which also takes the place of pretraining where there is none.
     """
 
     def __init__(self, agent: Agent, sizes: Sizes, seed: int = 0, optimizer: Optimizer = ADAM, device: str = "cpu"):
