@@ -36,7 +36,7 @@ def run(found: Namespace) -> int:
 def train(config: Any, quiet: bool = False) -> Path:
     """Train what a configuration says; the run's directory."""
     from twinax import conf, runs
-    from twinax.engines._hosts import is_leader, provide_devices
+    from twinax.engines import is_leader, provide_devices
 
     # Not kept in the configuration: a run may go on with another number of processes.
     options = conf.train_options(config, devices=provide_devices(config.trainer.devices))

@@ -5,12 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from twinax.engines._engine import Engine, NonFinite
+from twinax.engines._hosts import agreed, is_leader, join, num_processes, provide_devices
 from twinax.errors import require
 from twinax.platforms import find_devices, jax_device
 from twinax.problem import Problem
 from twinax.train_options import ALIASES, MODES, TrainOptions, choose_options, mode_name
 
-__all__ = ["ALIASES", "MODES", "Engine", "NonFinite", "make_engine", "mode_name"]
+__all__ = [
+    "ALIASES",
+    "MODES",
+    "Engine",
+    "NonFinite",
+    "agreed",
+    "is_leader",
+    "join",
+    "make_engine",
+    "mode_name",
+    "num_processes",
+    "provide_devices",
+]
 
 
 def make_engine(problem: Problem, options: TrainOptions | None = None, **changed: Any) -> Engine:

@@ -13,11 +13,10 @@ import torch
 import torch.nn.functional as F
 
 from twinax.memory import is_mapped
-from twinax.ops import _eager
+from twinax.ops import MASKED, _eager
 from twinax.ops._order import index_bits
 from twinax.ops._windows import same_padding
 
-MASKED = -1e9
 _DTYPES = {
     name: getattr(torch, name)
     for name in ("float16", "float32", "float64", "bfloat16", "uint8", "int8", "int16", "int32", "int64", "bool")

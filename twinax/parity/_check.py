@@ -11,8 +11,7 @@ import numpy as np
 
 from twinax import tree
 from twinax.arguments import checked
-from twinax.engines import MODES, make_engine, mode_name
-from twinax.engines._engine import Engine, NonFinite
+from twinax.engines import MODES, Engine, NonFinite, make_engine, mode_name
 from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import as_torch_module, num_parameters
 from twinax.noise import numpy_draws

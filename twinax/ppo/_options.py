@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from twinax.envs._control import Control, Restarting
+from twinax.envs import Control, Restarting
 from twinax.errors import TwinaxError, UnknownName
 from twinax.optimizer import Optimizer
 from twinax.ppo._advantages import ADVANTAGES

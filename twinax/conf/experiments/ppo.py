@@ -11,8 +11,7 @@ from twinax.conf._mirror import CHOSEN, mirror, restore, section_of
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import CompareSection, Root
 from twinax.conf.limits import check_memory
-from twinax.envs import CLASSIC, PROBES, BraxWorld, GymnasiumWorld, GymnaxWorld
-from twinax.envs._control import Discrete
+from twinax.envs import CLASSIC, PROBES, BraxWorld, Discrete, GymnasiumWorld, GymnaxWorld
 from twinax.ppo import PPO, problem
 from twinax.ppo._brax_habits import ALWAYS, DEFAULTS, combined
 from twinax.ppo._problem import ADAM
