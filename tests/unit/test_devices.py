@@ -138,6 +138,11 @@ for device, seeds in (("auto", 1), ("cpu:1", 1), ("cpu:1", 2)):
     states = engine._states if seeds > 1 else [engine._state]
     where = {str(place) for state in states for x in jax.tree.leaves(state) for place in x.devices()}
     runs[f"{device} {seeds}"] = (loss, sorted(where), np.asarray(engine.state().step).tolist())
+both = make_engine(small_problems.balancing(), mode="jax", device="cpu", devices=2, chunk=1)
+both.start(0)
+both.run(1)
+both.evaluate()
+runs["both"] = sorted({str(place) for x in jax.tree.leaves(both._state) for place in x.devices()})
 print(json.dumps(runs))
 """
 
@@ -152,6 +157,7 @@ def test_jax_computes_on_the_device_that_was_named():
     first, second, seeds = runs["auto 1"], runs["cpu:1 1"], runs["cpu:1 2"]
     assert first[1] == ["TFRT_CPU_0"] and second[1] == seeds[1] == ["TFRT_CPU_1"]
     assert first[0] == second[0] == seeds[0]
+    assert runs["both"] == ["TFRT_CPU_0", "TFRT_CPU_1"], "`devices` is how many, of the kind that `device` names"
 
 
 def test_a_run_says_its_device_and_goes_on_where_another_one_is(tmp_path, monkeypatch):

@@ -98,9 +98,9 @@ class JaxEngine(Engine):
     def __init__(self, problem: Problem, options: TrainOptions):
         super().__init__(problem, options)
         devices, seeds = options.devices, options.seeds
-        self.device = jax_device(options.device)
-        """Where arrays are put, and so where programs run; None is where JAX likes them best."""
-        self._devices = Devices(devices, None if options.device == "auto" else options.device) if devices > 1 else None
+        self.device = jax_device(options.device) if devices == 1 else None
+        """Where arrays are put, and so where programs run; None is where JAX likes them best, or on several devices."""
+        self._devices = Devices(devices, options.device) if devices > 1 else None
         self.processes = num_processes()
         self._state: Any = None
         self._program: Any = jax.jit(self._chunk, donate_argnums=0)
