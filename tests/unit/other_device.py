@@ -14,6 +14,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from twinax.ops import _torch
+
 NAME = torch.device("meta")
 HOST = torch.device("cpu")
 
@@ -38,17 +40,31 @@ class Elsewhere(torch.Tensor):
 
 
 class OtherDevice(TorchDispatchMode):
-    """While it is entered, `device=NAME` is a device that computes; `mixed` counts nothing, since mixing raises."""
+    """While it is entered, `device=NAME` is a device that computes; `seen` are the operations that did so there."""
 
     def __init__(self):
         super().__init__()
         self.seen: set[str] = set()
+
+    def __enter__(self):
+        forget_constants()
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        forget_constants()
+        return super().__exit__(*error)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = compute(func, args, kwargs or {})
         if any(isinstance(x, Elsewhere) for x in tree_leaves(result)):
             self.seen.add(func.name())
         return result
+
+
+def forget_constants() -> None:
+    """Constants that `ops` keeps for a device: the true one of that name must not meet these, nor they it."""
+    for key in [key for key in _torch._constants if key[1].type == NAME.type]:
+        del _torch._constants[key]
 
 
 def compute(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:

@@ -35,7 +35,7 @@ def _constant(array, device):
     if key not in _constants:
         _constants[key] = torch.from_numpy(array.copy()).to(device)
         # The entry goes with the array, before another can have its id.
-        weakref.finalize(array, _constants.pop, key).atexit = False
+        weakref.finalize(array, _constants.pop, key, None).atexit = False
     return _constants[key]
 
 
