@@ -9,12 +9,15 @@ from typing import Any
 
 from twinax.arguments import checked
 from twinax.errors import TwinaxError, UnknownName
+from twinax.platforms import split_device
 
 MODES = ("torch", "hybrid", "jax")
 ALIASES = {"legacy": "torch"}
 DTYPES = ("float32", "float64")
 NOISES = ("shared", "native")
 SEEDS_AS = ("auto", "threads", "program")
+TORCH_DEVICES = ("cpu", "cuda", "mps")
+"""Kinds of device for the torch and hybrid modes; for the jax mode it is what JAX has."""
 LEAST = {
     "steps": 1, "seed": 0, "seeds": 1, "chunk": 1, "log_every": 1, "evaluate_every": 0, "checkpoint_every": 0,
     "keep": 1, "devices": 1,
@@ -62,8 +65,10 @@ class TrainOptions:
     """Steps between two checkpoints; 0 means only at both ends, null lets the run choose (about ten in all)."""
     keep: int = 3
     """How many checkpoints stay on the disk."""
+    device: str = "auto"
+    """Device that computes: auto, cpu, cuda, cuda:1 (the second) or mps for PyTorch; auto, cpu, gpu, tpu for JAX."""
     devices: int = 1
-    """Devices that share out the worlds of a run (jax mode, families that allow it); on a CPU they are threads."""
+    """Number of such devices that share out a run's worlds (jax mode, families that allow it); a CPU's are threads."""
     tensorboard: bool = False
     """Also write TensorBoard files into the run directory."""
 
@@ -79,6 +84,7 @@ class TrainOptions:
         for name, known in (("dtype", DTYPES), ("noise", NOISES), ("seeds_as", SEEDS_AS)):
             if getattr(self, name) not in known:
                 raise UnknownName(name, getattr(self, name), known)
+        self._check_device()
         if self.seeds > 1 and self.mode != "jax":
             raise TwinaxError(f"seeds={self.seeds} needs trainer.mode=jax; mode {self.mode} trains one seed at a time")
         if self.devices > 1 and (self.mode != "jax" or self.seeds > 1):
@@ -88,6 +94,24 @@ class TrainOptions:
             )
         if self.noise == "native" and self.mode != "torch":
             raise TwinaxError(f"noise=native is PyTorch's own stream and needs trainer.mode=torch, not {self.mode}")
+
+    def _check_device(self) -> None:
+        """The name alone; whether there is such a device is seen when an engine is made."""
+        if self.device == "auto":
+            return
+        kind, index = split_device(self.device)
+        if self.mode != "jax" and kind not in TORCH_DEVICES:
+            raise TwinaxError(
+                f"device is '{self.device}', but trainer.mode={self.mode} computes on auto, "
+                f"{', '.join(TORCH_DEVICES)}, or on one of several, such as cuda:1"
+            )
+        if index is not None and self.devices > 1:
+            raise TwinaxError(
+                f"device is '{self.device}', which is one, but devices={self.devices} asks for several: name the kind "
+                f"alone, device={kind}"
+            )
+        if kind == "mps" and self.dtype == "float64":
+            raise TwinaxError("device is 'mps', which has no float64: use trainer.dtype=float32 or trainer.device=cpu")
 
     @classmethod
     def stored(cls, values: Mapping[str, Any], **changed: Any) -> TrainOptions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import shutil
 from pathlib import Path
@@ -111,6 +112,8 @@ def test_doctor(twinax, monkeypatch):
     assert shown.code == 0
     for word in ("jaxlib", "compilation cache", "threads", "GFLOP/s", "pip install 'twinax[torch]'"):
         assert word in shown.out
+    assert "built for CPU, sees cpu (cpu); for NVIDIA's devices pip install 'jax[cuda12]'" in shown.out
+    assert re.search(r"^torch +\S+, built for .*, sees cpu.*; pip install --force-reinstall torch", shown.out, re.M)
     monkeypatch.setenv("TWINAX_CACHE", "off")
     assert "off (TWINAX_CACHE=off)" in twinax("doctor", "--quick").out
 

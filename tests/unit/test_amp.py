@@ -105,8 +105,7 @@ def test_modes_agree_on_iterations_with_style():
     counts = {name: int(found["jax"][f"optimizer.count.{name}"]) for name in ("agent", "discriminator")}
     assert counts == {"agent": 30, "discriminator": 10}
     # Memory of ten places for each group has met three rows five times.
-    assert found["jax"]["carry.hooks.filled"].tolist() == [10, 10]
-    assert found["jax"]["carry.hooks.next"].tolist() == [5, 5]
+    assert found["jax"]["carry.hooks.written"].tolist() == [15, 15]
 
 
 def test_the_reward_is_task_and_style():

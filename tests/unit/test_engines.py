@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -267,7 +268,7 @@ def test_seeds_at_once_are_single_runs(seeds_as, dtype, close):
 def test_seeds_are_threads_on_a_cpu(monkeypatch):
     kind = {how: type(engine_for("jax", seeds=2, seeds_as=how)).__name__ for how in ("auto", "threads", "program")}
     assert kind == {"auto": "SeedThreads", "threads": "SeedThreads", "program": "JaxEngine"}
-    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    monkeypatch.setattr("twinax.engines.find_devices", lambda: [SimpleNamespace(platform="tpu")])
     assert type(make_engine(make_problem(), mode="jax", seeds=2)).__name__ == "JaxEngine"
 
 

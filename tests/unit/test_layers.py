@@ -16,10 +16,10 @@ import twinax
 ROOT = Path(twinax.__file__).parent
 LEVELS = (
     ("errors", "types", "memory", "interval", "episode"),
-    ("arguments", "platforms", "registry"),
+    ("arguments", "platforms", "ranges", "registry"),
     ("tree", "train_options"),
     ("ops",),
-    ("noise",),
+    ("noise", "ring"),
     ("networks", "optimizer", "parts"),
     ("problem", "envs"),
     ("gflownet", "iqn", "offline", "ppo"),
@@ -44,6 +44,9 @@ UPWARDS = {
     ("ppo/_export.py", "twinax.runs.versions"): "the same",
 }
 """Imports that point up, by file and module. They go when a room for deployment stands above `runs`."""
+
+PRIVATE = 42
+"""Imports of another package's private module. Their number may only get smaller."""
 
 KNOWS_FRAMEWORKS = ("ops", "bridge", "engines", "parity")
 HARMLESS = {"jax.tree_util"}
@@ -95,6 +98,18 @@ def test_imports_point_down():
         if other != package and LEVEL[other] >= LEVEL[package]
     }
     assert upwards == set(UPWARDS)
+
+
+def test_private_modules_stay_private():
+    found = [
+        (name, module)
+        for name, package, tree in files()
+        for node in ast.walk(tree)
+        for module in imported(node)
+        if module.startswith("twinax.") and module.split(".")[1] != package
+        if any(part.startswith("_") and not part.startswith("__") for part in module.split("."))
+    ]
+    assert len(found) <= PRIVATE, sorted(found)
 
 
 def test_only_some_rooms_know_a_framework():

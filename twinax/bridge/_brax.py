@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from twinax.envs._control import Box, Control, Restarting
+from twinax.envs import Box, Control, Restarting
 from twinax.errors import TwinaxError, require
 from twinax.networks import MLP, Linear
 from twinax.ppo._networks import ActorCritic

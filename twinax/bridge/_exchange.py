@@ -55,17 +55,21 @@ def to_jax(tree: Any, copy: bool = True, narrow: Narrow = "warn") -> Any:
     return jtu.tree_unflatten(structure, out)
 
 
-def to_torch(tree: Any, copy: bool = True) -> Any:
-    """The same tree with CPU tensors that need no gradient; functions and None stay.
+def to_torch(tree: Any, copy: bool = True, device: Any = None) -> Any:
+    """The same tree with tensors that need no gradient; functions and None stay.
 
-    `copy=False` shares memory: PyTorch can then write into arrays that JAX believes constant.
+    `copy=False` shares memory: PyTorch can then write into arrays that JAX believes constant. Without a device, tensors
+    stay where they are and other arrays are on the CPU; on another device than theirs, all are copies.
 
     >>> to_torch({"reward": np.zeros(3, np.float32)})["reward"].tolist()
     [0.0, 0.0, 0.0]
     """
     require("torch", "torch", "to_torch")
     names, leaves, structure = flatten(tree)
-    return jtu.tree_unflatten(structure, [_into_torch(n, leaf, copy) for n, leaf in zip(names, leaves, strict=True)])
+    tensors = [_into_torch(n, leaf, copy) for n, leaf in zip(names, leaves, strict=True)]
+    if device is not None:
+        tensors = [tensor.to(device) if is_tensor(tensor) else tensor for tensor in tensors]
+    return jtu.tree_unflatten(structure, tensors)
 
 
 def to_numpy(tree: Any, copy: bool = True) -> Any:
@@ -158,7 +162,7 @@ def _into_torch(name: str, leaf: Any, copy: bool) -> Any:
     if is_tensor(leaf):
         return leaf.detach().clone() if copy else leaf.detach()
     if isinstance(leaf, (bool, int, float)) and not isinstance(leaf, np.generic):
-        return torch.tensor(leaf)
+        return torch.tensor(leaf, device="cpu")
     array = host_array(name, leaf)
     try:
         if copy or isinstance(leaf, np.generic):

@@ -9,13 +9,14 @@ import platform
 import shutil
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from twinax import __version__
 from twinax.cli import _cache, _console
 from twinax.errors import TwinaxError
-from twinax.platforms import explain, find_devices
+from twinax.platforms import CUDA_FOR_JAX, CUDA_FOR_TORCH, explain, find_devices, torch_build, torch_devices
 
 HELP = "versions, devices and speed of this machine, or what slows down a robot's MJCF"
 
@@ -33,6 +34,8 @@ EXTRAS = {
     "onnxruntime": ("export", "policies as ONNX"),
 }
 """Package to the extra that installs it and what it is for."""
+JAX_PLUGINS = ("jax-cuda", "jax-rocm", "jax-metal", "libtpu", "jax_cuda", "jax_rocm")
+"""How packages begin that bring JAX another kind of device."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -51,17 +54,13 @@ def run(found: Namespace) -> int:
     missing = [name for name in CORE if version(name) is None]
     # What is wrong with one part must not hide the others.
     wrong = [sentence for sentence in (wrong_flags(), old_jax()) if sentence]
-    try:
-        devices = ", ".join(f"{device.platform} {device.device_kind}" for device in find_devices())
-    except (TwinaxError, *_BROKEN) as error:
-        devices = "none that JAX can use"
-        wrong.append(str(error) if isinstance(error, TwinaxError) else f"jax cannot be imported: {_line(error)}")
+    builds = {name: _build(name, facts, wrong) for name, facts in BUILDS.items()}
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     _console.facts(
         {
             "twinax": __version__,
             "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
-            "devices": devices,
+            **builds,
             "threads": f"{threads} of {os.cpu_count()} processors",
             "memory": f"{available_memory() / GIGABYTE:.1f} GB free",
             "disk": f"{shutil.disk_usage('.').free / GIGABYTE:.1f} GB free here, runs/ {_writable(Path('runs'))}",
@@ -81,6 +80,36 @@ def run(found: Namespace) -> int:
     for sentence in dict.fromkeys(wrong):
         print(sentence)
     return 1 if wrong else 0
+
+
+def jax_facts() -> tuple[str, str, str]:
+    """What JAX is built for, what it sees, and how to install another build."""
+    import importlib.metadata
+
+    names = sorted({str(found.name) for found in importlib.metadata.distributions() if found.name})
+    plugins = [f"{name} {version(name)}" for name in names if name.startswith(JAX_PLUGINS)]
+    seen = ", ".join(f"{device.platform} ({device.device_kind})" for device in find_devices())
+    return ", ".join(["CPU", *plugins]), seen, CUDA_FOR_JAX
+
+
+def torch_facts() -> tuple[str, str, str]:
+    """The same of PyTorch."""
+    return torch_build(), ", ".join(torch_devices()), CUDA_FOR_TORCH
+
+
+BUILDS = {"jax": jax_facts, "torch": torch_facts}
+
+
+def _build(name: str, facts: Callable[[], tuple[str, str, str]], wrong: list[str]) -> str:
+    """Which build is installed and what it sees; a package that does not work gets a sentence of its own."""
+    if (found := version(name)) is None:
+        return "not installed"
+    try:
+        built, seen, other = facts()
+    except (TwinaxError, *_BROKEN) as error:
+        wrong.append(str(error) if isinstance(error, TwinaxError) else f"{name} cannot be imported: {_line(error)}")
+        return f"{found}, sees no device that it can use"
+    return f"{found}, built for {built}, sees {seen}; {other}"
 
 
 def wrong_flags() -> str | None:
@@ -147,7 +176,7 @@ def torch_rate(size: int = 1024, repeats: int = 5) -> float:
     """The same of PyTorch."""
     import torch
 
-    tensor = torch.ones(size, size)
+    tensor = torch.ones(size, size, device="cpu")
     return _rate(lambda: tensor @ tensor, size, repeats)
 
 

@@ -67,7 +67,7 @@ def slurm_tasks() -> int:
 def take_part(words: list[str], coordinator: str | None, number: int | None = None, index: int | None = None) -> int:
     """Be one of the processes."""
     from twinax.cli._main import run as run_command
-    from twinax.engines._hosts import is_leader, join
+    from twinax.engines import is_leader, join
     from twinax.runs import Interrupted
 
     join(coordinator, number, index)

@@ -6,7 +6,7 @@ import json
 import time
 from argparse import ArgumentParser, Namespace
 
-from twinax.cli import _settings, _train
+from twinax.cli import _settings
 
 HELP = "measure one mode (used by compare)"
 
@@ -17,6 +17,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(found: Namespace) -> int:
     from twinax import conf, engines
+    from twinax.platforms import device_label
     from twinax.runs import plain
     from twinax.runs.summary import threads
     from twinax.runs.versions import versions
@@ -46,7 +47,7 @@ def run(found: Namespace) -> int:
         "parameters": engine.num_parameters,
         "profile": engine.profile(),
         "threads": threads(trainer.mode),
-        "device": _train.device(trainer.mode),
+        "device": device_label(trainer.mode, trainer.device),
         "versions": versions(),
     }
     print(json.dumps(plain.plain(measured)), flush=True)

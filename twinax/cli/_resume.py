@@ -22,7 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(found: Namespace) -> int:
     from twinax import conf, runs
-    from twinax.engines._hosts import is_leader, provide_devices
+    from twinax.engines import is_leader, provide_devices
 
     for override in found.overrides:
         if override.partition("=")[0] in _FIXED:

@@ -36,7 +36,7 @@ def run(found: Namespace) -> int:
 def train(config: Any, quiet: bool = False) -> Path:
     """Train what a configuration says; the run's directory."""
     from twinax import conf, runs
-    from twinax.engines._hosts import is_leader, provide_devices
+    from twinax.engines import is_leader, provide_devices
 
     # Not kept in the configuration: a run may go on with another number of processes.
     options = conf.train_options(config, devices=provide_devices(config.trainer.devices))
@@ -58,6 +58,7 @@ def train(config: Any, quiet: bool = False) -> Path:
 
 def print_start(config: Any, directory: Path, facts: Mapping[str, Any] | None = None) -> None:
     """What is about to happen."""
+    from twinax.platforms import device_label
     from twinax.runs.summary import threads
 
     mode, seeds = config.trainer.mode, f", {config.seeds} seeds" if config.seeds > 1 else ""
@@ -67,7 +68,7 @@ def print_start(config: Any, directory: Path, facts: Mapping[str, Any] | None = 
             "problem": _settings.sentence(config),
             "mode": f"{mode}, {config.trainer.dtype}, {config.trainer.steps:,} steps, seed {config.seed}{seeds}",
             **numbers,
-            "device": f"{device(mode)}, {threads(mode)} threads",
+            "device": f"{device_label(mode, config.trainer.device)}, {threads(mode)} threads",
             "run": directory,
         }
     )
@@ -80,12 +81,3 @@ def print_end(summary: dict[str, Any], directory: Path) -> None:
     rows = _console.metric_rows(summary, NO_RESULTS)
     _console.table(f"after {summary['steps']:,} steps", ("metric", "value"), rows)
     _console.facts({"run": directory, "next": f"twinax report {directory}"})
-
-
-def device(mode: str) -> str:
-    """The device that a mode computes on."""
-    if mode == "torch":
-        return "cpu"
-    from twinax.platforms import find_devices
-
-    return find_devices()[0].platform

@@ -13,6 +13,7 @@ KEYS: Mapping[str, str | Callable[[str], list[str]]] = {
     "logging.tqdm_print_rate": "trainer.log_every",
     "logging.eval_each": "trainer.evaluate_every",
     "logging.track_each": "trainer.evaluate_every",
+    "device": "trainer.device",
     "float_precision": lambda value: [f"trainer.dtype=float{value}"],
 }
 """Key aliases that hold for every experiment; a family adds its own in `Experiment.key_aliases`."""

@@ -5,13 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from twinax.engines._engine import QUICK_COMPILE, Engine, NonFinite
+from twinax.engines._hosts import agreed, is_leader, join, num_processes, provide_devices
 from twinax.engines._threads import one_torch_thread
 from twinax.errors import require
-from twinax.platforms import find_devices
+from twinax.platforms import find_devices, jax_device
 from twinax.problem import Problem
 from twinax.train_options import ALIASES, MODES, TrainOptions, choose_options, mode_name
 
-__all__ = ["ALIASES", "MODES", "QUICK_COMPILE", "Engine", "NonFinite", "make_engine", "mode_name", "one_torch_thread"]
+__all__ = [
+    "ALIASES",
+    "MODES",
+    "QUICK_COMPILE",
+    "Engine",
+    "NonFinite",
+    "agreed",
+    "is_leader",
+    "join",
+    "make_engine",
+    "mode_name",
+    "num_processes",
+    "one_torch_thread",
+    "provide_devices",
+]
 
 
 def make_engine(problem: Problem, options: TrainOptions | None = None, **changed: Any) -> Engine:
@@ -30,7 +45,7 @@ def make_engine(problem: Problem, options: TrainOptions | None = None, **changed
         from twinax.engines._jax import JaxEngine
         from twinax.engines._seed_threads import SeedThreads
 
-        threads = chosen.seeds_as == "threads" or (chosen.seeds_as == "auto" and _on_cpu())
+        threads = chosen.seeds_as == "threads" or (chosen.seeds_as == "auto" and _on_cpu(chosen.device))
         return SeedThreads(problem, chosen) if chosen.seeds > 1 and threads else JaxEngine(problem, chosen)
     require("torch", "torch", f"trainer.mode={chosen.mode}")
     if chosen.mode == "hybrid":
@@ -42,7 +57,5 @@ def make_engine(problem: Problem, options: TrainOptions | None = None, **changed
     return TorchEngine(problem, chosen)
 
 
-def _on_cpu() -> bool:
-    import jax
-
-    return jax.default_backend() == "cpu"
+def _on_cpu(device: str) -> bool:
+    return (jax_device(device) or find_devices()[0]).platform == "cpu"

@@ -11,6 +11,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from twinax import ops
 from twinax.errors import TwinaxError
+from twinax.platforms import jax_device
 
 AXIS = "shards"
 
@@ -18,8 +19,9 @@ AXIS = "shards"
 class Devices:
     """A row of devices; some arrays are divided along their leading axis, all others are on each of them."""
 
-    def __init__(self, number: int):
-        found = jax.devices()
+    def __init__(self, number: int, kind: str = "auto"):
+        jax_device(kind)  # a kind that is not there is refused in a sentence
+        found = jax.devices(None if kind == "auto" else kind)
         if len(found) < number:
             raise TwinaxError(
                 f"devices={number}, but JAX has {len(found)} of kind {found[0].platform}; on a CPU set "

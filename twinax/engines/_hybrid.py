@@ -15,7 +15,7 @@ import torch
 from twinax.bridge import ParameterSync, to_jax
 from twinax.engines._jax import make_update, time_gradients
 from twinax.engines._threads import one_torch_thread
-from twinax.engines._torch import TorchEngine
+from twinax.engines._torch import TorchEngine, to_arrays
 from twinax.optimizer import Moments
 from twinax.problem import Loss, Metrics, Problem, State
 from twinax.train_options import TrainOptions
@@ -49,7 +49,7 @@ class HybridEngine(TorchEngine):
     def state(self) -> State:
         s = self._state
         networks, moments = jtu.tree_map(np.array, self._trees())
-        carry, targets = jtu.tree_map(lambda x: x.numpy().copy(), (s.carry, s.targets))
+        carry, targets = to_arrays((s.carry, s.targets))
         return State(networks, targets, carry, moments, np.array(int(s.step), np.int32), np.array(s.seed, np.uint32))
 
     def _program(self, loss: Loss, still: tuple[str, ...] = ()):
@@ -78,7 +78,7 @@ class HybridEngine(TorchEngine):
             jax.block_until_ready(terms)
             self.compile_seconds = time.perf_counter() - begin
         self._sync.push(self._trees()[0])
-        return state, {name: torch.from_numpy(np.array(value)) for name, value in terms.items()}
+        return state, {name: torch.from_numpy(np.array(value)).to(self.device) for name, value in terms.items()}
 
     def _run(self, steps: int) -> dict[str, np.ndarray]:
         inputs = self._inputs()
@@ -89,7 +89,7 @@ class HybridEngine(TorchEngine):
                 state, terms = self.problem.step(self._state, draws, inputs, self._update)
                 self._state = dataclasses.replace(state, step=state.step + 1)
                 logs.append(terms)
-        return {name: np.array([np.asarray(row[name]) for row in logs]) for name in logs[0]}
+        return {name: np.array([to_arrays(row[name]) for row in logs]) for name in logs[0]}
 
     @torch.no_grad()
     def _phases(self, repeats: int) -> dict[str, float]:

@@ -20,6 +20,7 @@ from twinax.engines._optax import apply_update
 from twinax.engines._side_by_side import SideBySide
 from twinax.noise import key_draws, shard_draws
 from twinax.optimizer import Optimizer
+from twinax.platforms import jax_device
 from twinax.problem import Loss, Metrics, Problem, State, Update, logging
 from twinax.train_options import TrainOptions
 
@@ -97,7 +98,9 @@ class JaxEngine(Engine):
     def __init__(self, problem: Problem, options: TrainOptions):
         super().__init__(problem, options)
         devices, seeds = options.devices, options.seeds
-        self._devices = Devices(devices) if devices > 1 else None
+        self.device = jax_device(options.device) if devices == 1 else None
+        """Where arrays are put, and so where programs run; None is where JAX likes them best, or on several devices."""
+        self._devices = Devices(devices, options.device) if devices > 1 else None
         self.processes = num_processes()
         self._state: Any = None
         self._program: Any = jax.jit(self._chunk, donate_argnums=0)
@@ -110,9 +113,13 @@ class JaxEngine(Engine):
 
     def _load(self, state: State) -> None:
         if self._devices is None:
-            self._state = jax.tree.map(jnp.array, state)
+            self._state = jax.tree.map(self.placed, state)
         else:
             self._state = self._devices.spread(state, self._divided(state))
+
+    def placed(self, x: Any) -> jax.Array:
+        """A copy of an array on the engine's device."""
+        return jnp.array(x, device=self.device)
 
     def _divided(self, state: State) -> State:
         """Which arrays of a state the devices share out."""
@@ -215,11 +222,11 @@ class JaxEngine(Engine):
         return self._over_seeds(self.evaluate_one)(state, tables)
 
     def _converted(self, arrays: dict[str, Any]) -> dict[str, Any]:
-        return jax.tree.map(jnp.asarray, arrays)
+        return jax.tree.map(lambda x: jnp.asarray(x, device=self.device), arrays)
 
     def _here(self) -> State:
         """The state on one device of this process."""
-        return self._state if self._devices is None else jax.tree.map(jnp.asarray, self.state())
+        return self._state if self._devices is None else jax.tree.map(self.placed, self.state())
 
     def _measure(self, tables: dict[str, Any]) -> Mapping[str, Any]:
         return jax.tree.map(whole, self._evaluation(self._here(), tables))

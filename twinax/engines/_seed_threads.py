@@ -37,7 +37,7 @@ class SeedThreads(Engine):
         self._threads = ThreadPoolExecutor(options.seeds, thread_name_prefix="twinax")
 
     def _load(self, state: State) -> None:
-        self._states = [jax.tree.map(lambda x, k=k: jnp.array(x[k]), state) for k in range(self.seeds)]
+        self._states = [jax.tree.map(lambda x, k=k: self._one.placed(x[k]), state) for k in range(self.seeds)]
 
     def state(self) -> State:
         return jax.tree.map(lambda *seeds: np.stack([whole(x) for x in seeds]), *self._states)
@@ -61,7 +61,7 @@ class SeedThreads(Engine):
         return {name: np.stack([logs[name] for _, logs in done], 1) for name in done[0][1]}
 
     def _converted(self, arrays: dict[str, Any]) -> dict[str, Any]:
-        return jax.tree.map(jnp.asarray, arrays)
+        return jax.tree.map(lambda x: jnp.asarray(x, device=self._one.device), arrays)
 
     def _measure(self, tables: dict[str, Any]) -> Mapping[str, Any]:
         if self._evaluation is None:  # before the threads, of which each would compile it

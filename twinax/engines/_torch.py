@@ -18,23 +18,37 @@ from twinax.engines._engine import EVALUATION, Engine
 from twinax.memory import is_mapped
 from twinax.noise import generator_draws, numpy_draws
 from twinax.optimizer import ALL, Moments, Optimizer
+from twinax.platforms import torch_device
 from twinax.problem import Loss, Metrics, Problem, State, logging
 from twinax.train_options import TrainOptions
 
+FUSED = ("cpu", "cuda", "mps")
+"""Kinds of device for which PyTorch has a fused Adam."""
 
-def to_tensors(values: Any) -> Any:
-    """Copies of NumPy leaves as tensors; integers that PyTorch cannot index or add with become int64.
 
-    A mapped array is not copied: it may be larger than the memory.
+def to_tensors(values: Any, device: Any) -> Any:
+    """Copies of NumPy leaves as tensors on a device; integers that PyTorch cannot index or add with become int64.
+
+    A mapped array is not copied, unless the device has a memory of its own: it may be larger than the computer's.
     """
 
     def one(x):
         if is_mapped(x):
-            return ops.like(x, torch.zeros(()))
+            return ops.like(x, torch.empty((), device=device))
         x = np.array(x)
-        return torch.from_numpy(x.astype(np.int64) if x.dtype == np.uint32 else x)
+        return torch.from_numpy(x.astype(np.int64) if x.dtype == np.uint32 else x).to(device)
 
     return jtu.tree_map(one, values)
+
+
+def to_parameters(networks: Any, device: Any) -> Any:
+    """Copies of NumPy leaves as parameters on a device."""
+    return jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x, order="C")).to(device)), networks)
+
+
+def to_arrays(values: Any) -> Any:
+    """Copies of tensors, wherever they are, as NumPy leaves."""
+    return jtu.tree_map(lambda x: x.detach().cpu().numpy().copy(), values)
 
 
 class TorchUpdate:
@@ -54,7 +68,8 @@ class TorchUpdate:
         else:
             kind = torch.optim.AdamW if recipe.name == "adamw" else torch.optim.Adam
             betas = (recipe.beta1, recipe.beta2)
-            self.optimizer = kind(groups, betas=betas, eps=recipe.eps, weight_decay=recipe.weight_decay, fused=True)
+            fused = all(parameter.device.type in FUSED for parameter in self.parameters.values())
+            self.optimizer = kind(groups, betas=betas, eps=recipe.eps, weight_decay=recipe.weight_decay, fused=fused)
         counts = moments.count if isinstance(moments.count, dict) else {ALL: moments.count}
         self.counts = {name: int(count) for name, count in counts.items()}
         self.base = [group["lr"] for group in self.optimizer.param_groups]
@@ -65,10 +80,14 @@ class TorchUpdate:
             return
         first, second = tree.named_leaves(moments.first), tree.named_leaves(moments.second)
         for name, parameter in self.parameters.items():
+            device = parameter.device
             self.optimizer.state[parameter] = {
-                "step": torch.tensor(float(self.counts[self.recipe.owner(name)])),
-                "exp_avg": torch.from_numpy(np.array(first[name], order="C")),
-                "exp_avg_sq": torch.from_numpy(np.array(second[name], order="C")),
+                # PyTorch keeps the count of an Adam that is not fused on the host.
+                "step": torch.tensor(
+                    float(self.counts[self.recipe.owner(name)]), device=device if device.type in FUSED else "cpu"
+                ),
+                "exp_avg": torch.from_numpy(np.array(first[name], order="C")).to(device),
+                "exp_avg_sq": torch.from_numpy(np.array(second[name], order="C")).to(device),
             }
 
     def moments(self, like: Moments) -> Moments:
@@ -80,7 +99,7 @@ class TorchUpdate:
         memory = [self.optimizer.state[p] for p in self.parameters.values()]
         structure = jtu.tree_structure(like.first)
         first, second = (
-            jtu.tree_unflatten(structure, [m[key].numpy().copy() for m in memory]) for key in ("exp_avg", "exp_avg_sq")
+            jtu.tree_unflatten(structure, to_arrays([m[key] for m in memory])) for key in ("exp_avg", "exp_avg_sq")
         )
         return Moments(count, first, second)
 
@@ -133,32 +152,31 @@ class TorchEngine(Engine):
 
     def __init__(self, problem: Problem, options: TrainOptions):
         super().__init__(problem, options)
+        self.device = torch_device(options.device)
+        """Where every tensor of the run is."""
         self._state: Any = None
         self._update: Any = None
         self._like: Any = None
 
     def _load(self, state: State) -> None:
         self._like = state.optimizer
-        networks = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x, order="C"))), state.networks)
+        networks = to_parameters(state.networks, self.device)
         self._update = TorchUpdate(self.problem.optimizer, networks, state.optimizer, self.problem.compile.prepare)
         self._state = State(
             networks=networks,
-            targets=to_tensors(state.targets),
-            carry=to_tensors(state.carry),
+            targets=to_tensors(state.targets, self.device),
+            carry=to_tensors(state.carry, self.device),
             optimizer=state.optimizer,
-            step=torch.tensor(int(state.step), dtype=torch.int32),
+            step=to_tensors(np.array(state.step, np.int32), self.device),
             seed=int(state.seed),
         )
 
     def state(self) -> State:
-        def numpy(x):
-            return x.detach().numpy().copy()
-
         s = self._state
         return State(
-            networks=jtu.tree_map(numpy, s.networks),
-            targets=jtu.tree_map(numpy, s.targets),
-            carry=jtu.tree_map(numpy, s.carry),
+            networks=to_arrays(s.networks),
+            targets=to_arrays(s.targets),
+            carry=to_arrays(s.carry),
             optimizer=self._update.moments(self._like),
             step=np.array(int(s.step), np.int32),
             seed=np.array(s.seed, np.uint32),
@@ -174,10 +192,10 @@ class TorchEngine(Engine):
 
     def _draws(self, step: int) -> dict[str, torch.Tensor]:
         if self.options.noise == "native":
-            generator = torch.Generator().manual_seed((self._state.seed << 32) + step)
+            generator = torch.Generator(self.device).manual_seed((self._state.seed << 32) + step)
             draws = generator_draws(self.problem.draws(), generator)
         else:
-            draws = {k: torch.from_numpy(v) for k, v in self._blocks.at(self._state.seed, step).items()}
+            draws = {k: torch.from_numpy(v).to(self.device) for k, v in self._blocks.at(self._state.seed, step).items()}
         return self._floats(draws)
 
     def _floats(self, draws: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -198,11 +216,11 @@ class TorchEngine(Engine):
     def _measure(self, tables: dict[str, Any]) -> Mapping[str, Any]:
         judge = self.problem.judge
         draws = numpy_draws(judge.draws(), self._state.seed, int(self._state.step), EVALUATION)
-        measured = judge.measure(self._state, self._floats(to_tensors(draws)), tables)
-        return jtu.tree_map(lambda x: x.detach().numpy(), measured)
+        measured = judge.measure(self._state, self._floats(to_tensors(draws, self.device)), tables)
+        return to_arrays(measured)
 
     def _converted(self, arrays: dict[str, Any]) -> dict[str, Any]:
-        return to_tensors(arrays)
+        return to_tensors(arrays, self.device)
 
     def _phases(self, repeats: int) -> dict[str, float]:
         kept = self.state()

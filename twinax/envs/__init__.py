@@ -8,8 +8,8 @@ from twinax.envs._classic import CLASSIC
 from twinax.envs._classic_cars import MountainCar, MountainCarContinuous
 from twinax.envs._classic_poles import Acrobot, CartPole, Pendulum
 from twinax.envs._cleanup import Cleanup
-from twinax.envs._control import Box, Control, Discrete, Moved, Restarting
-from twinax.envs._enumeration import Enumeration, enumerate_states
+from twinax.envs._control import Actions, Box, Control, Discrete, Moved, Restarting
+from twinax.envs._enumeration import Enumeration, TooManyStates, enumerate_states
 from twinax.envs._environment import Environment
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
 from twinax.envs._gymnasium_world import GymnasiumWorld
@@ -17,6 +17,7 @@ from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
 from twinax.envs._maze import MAZES, MazeState, PointMaze
 from twinax.envs._probes import PROBES
+from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs._world import World
@@ -31,6 +32,7 @@ __all__ = [
     "REWARDS",
     "WORLDS",
     "Acrobot",
+    "Actions",
     "Biped",
     "BlackBox",
     "Box",
@@ -43,6 +45,7 @@ __all__ = [
     "Enumeration",
     "EnvReport",
     "Environment",
+    "Feature",
     "GridReward",
     "GridState",
     "GymnasiumWorld",
@@ -54,7 +57,9 @@ __all__ = [
     "Moved",
     "Pendulum",
     "PointMaze",
+    "Reference",
     "Restarting",
+    "TooManyStates",
     "TreasureHunt",
     "Uniform",
     "World",

@@ -60,7 +60,7 @@ def check_frameworks(
     if "torch" in frameworks and importlib.util.find_spec("torch") is not None:
         import torch
 
-        given = ops.like(inputs, torch.zeros(()))
+        given = ops.like(inputs, torch.zeros((), device="cpu"))
         results = rules(*given)
         _compare_kinds("torch", given[0], results, expected)
         _compare_values("torch", results, expected, states, action, objects)

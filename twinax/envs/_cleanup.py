@@ -12,10 +12,10 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.arguments import checked
-from twinax.envs._ranges import check_counts, check_finite, check_shares, is_number
 from twinax.envs._world import EMPTY, WALL, World, constant, put
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
+from twinax.ranges import check_counts, check_finite, check_shares, is_number
 from twinax.types import Array, Float, Int
 
 RIVER, POLLUTION, GRASS, APPLE, CLEAN_BEAM, ZAP_BEAM, ZAPPED, AGENT = range(4, 12)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from twinax import ops
-from twinax.envs._ranges import check_counts
 from twinax.errors import TwinaxError, UnknownName
 from twinax.noise import Draw
+from twinax.ranges import check_counts
 from twinax.types import Array, Float, Int
 
 TURN_RULES = ("sequential", "simultaneous")

@@ -12,7 +12,7 @@ from typing import Any
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax import ops, tree
+from twinax import ops, ring, tree
 from twinax.arguments import checked
 from twinax.envs import Enumeration, Environment
 from twinax.envs._state_rows import keys_of, rows_of, show
@@ -76,14 +76,12 @@ class Samples:
         batch = jtu.tree_leaves(final)[0].shape[0]
         # The ring is a whole number of batches long, so that a batch is one slice, written in place.
         start = self.added % size
-        objects = tree.map_leaves(lambda ring, x: ops.write_rows(ring, start, x), self.objects, final)
+        objects = tree.map_leaves(lambda kept, x: ops.write_rows(kept, start, x), self.objects, final)
         modes = self.modes
         if env.num_modes:
             ids = ops.arange(env.num_modes, self.added)
             modes = modes | ops.any(env.mode(final)[:, None] == ids[None], 0)
-        # Counted round and round, or an int32 would overflow after 2^31 objects.
-        added = self.added + batch
-        return Samples(objects, added - ops.cast(added >= 2 * size, added) * size, modes)
+        return Samples(objects, ring.counted(self.added, batch, size), modes)
 
 
 def stored(samples: Samples) -> Any:

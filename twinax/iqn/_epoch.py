@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twinax import ops, tree
-from twinax.envs._world import World
+from twinax.envs import World
 from twinax.types import Array, Float, Int
 
 Choose = Callable[[int, Any, Mapping[str, Any]], Any]

@@ -11,7 +11,6 @@ import numpy as np
 
 from twinax import ops
 from twinax.arguments import checked
-from twinax.envs._ranges import check_counts, check_finite, check_shares
 from twinax.envs._world import World, decode
 from twinax.errors import TwinaxError, UnknownName
 from twinax.iqn._losses import (
@@ -27,6 +26,7 @@ from twinax.iqn._network import VARIANTS, check_support, expected_return
 from twinax.iqn._replay import Batch, ReplayOptions
 from twinax.networks import NetworkFactory, NetworkSpec, frozen, make_own
 from twinax.noise import Draw
+from twinax.ranges import check_counts, check_finite, check_shares
 from twinax.types import Array, Float
 
 

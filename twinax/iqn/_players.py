@@ -10,10 +10,10 @@ import numpy as np
 
 from twinax import ops
 from twinax.arguments import checked
-from twinax.envs._ranges import check_counts
-from twinax.envs._world import World
+from twinax.envs import World
 from twinax.errors import UnknownName
 from twinax.noise import Draw
+from twinax.ranges import check_counts
 from twinax.types import Array, Float, Int
 
 

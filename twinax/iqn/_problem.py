@@ -11,8 +11,7 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.arguments import checked
-from twinax.envs._ranges import check_counts, check_shares
-from twinax.envs._world import World
+from twinax.envs import World
 from twinax.errors import TwinaxError
 from twinax.iqn._epoch import Epoch, play
 from twinax.iqn._judge import Judging
@@ -24,6 +23,7 @@ from twinax.noise import Draw, below
 from twinax.optimizer import Optimizer
 from twinax.parts import Judge, Present, Prove
 from twinax.problem import Inputs, Metrics, Problem, State, Terms
+from twinax.ranges import check_counts, check_shares
 
 Group = Learners | Players
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.arguments import checked
-from twinax.envs._ranges import check_counts, check_shares
+from twinax.ranges import check_counts, check_shares
 from twinax.types import Array, Bool, Float, Int
 
 

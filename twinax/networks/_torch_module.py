@@ -14,7 +14,8 @@ from twinax.errors import require
 def as_torch_module(network: Any):
     """An `nn.Module` with this network's weights (copied) and PyTorch's parameter names.
 
-    It has `state_dict`, `.to`, hooks, and works with `torch.optim`. Leaves that are already
+    It has `state_dict`, `.to`, hooks, and works with `torch.optim`. Tensors stay on their device, arrays of other
+    frameworks come to the CPU. Leaves that are already
     `nn.Parameter` are taken as they are, so an engine's own networks can be wrapped without a copy.
 
     >>> module = as_torch_module(run.networks.policy)          # doctest: +SKIP
@@ -34,7 +35,8 @@ def as_torch_module(network: Any):
             for path, leaf in zip(paths, leaves.values(), strict=True):
                 parameter = leaf
                 if not isinstance(leaf, torch.nn.Parameter):
-                    parameter = torch.nn.Parameter(torch.from_numpy(np.array(_to_numpy(leaf))))
+                    device = leaf.device if isinstance(leaf, torch.Tensor) else "cpu"
+                    parameter = torch.nn.Parameter(torch.from_numpy(np.array(_to_numpy(leaf))).to(device))
                 owner: torch.nn.Module = self
                 for part in path[:-1]:
                     # Set directly: `add_module` refuses names such as `forward`, which a policy has.

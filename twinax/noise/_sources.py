@@ -94,15 +94,18 @@ def numpy_draws(
 
 
 def generator_draws(spec: Mapping[str, Draw], generator) -> dict[str, Any]:
-    """PyTorch tensors from a `torch.Generator`: PyTorch's own stream, not comparable with JAX."""
+    """PyTorch tensors from a `torch.Generator`, on its device: PyTorch's own stream, not comparable with JAX."""
     import torch
+
+    device = generator.device
 
     def one(draw: Draw):
         if draw.kind == "uniform":
-            return torch.rand(draw.shape, generator=generator, dtype=torch.float32).clamp_(min=2.0**-24)
+            uniform = torch.rand(draw.shape, generator=generator, dtype=torch.float32, device=device)
+            return uniform.clamp_(min=2.0**-24)
         if draw.kind == "normal":
-            return torch.randn(draw.shape, generator=generator, dtype=torch.float32)
+            return torch.randn(draw.shape, generator=generator, dtype=torch.float32, device=device)
         assert draw.high is not None
-        return torch.randint(draw.high, draw.shape, generator=generator, dtype=torch.int32)
+        return torch.randint(draw.high, draw.shape, generator=generator, dtype=torch.int32, device=device)
 
     return {name: one(draw) for name, draw in spec.items()}

@@ -31,28 +31,31 @@ class TorchAgent:
     >>> agent.update(batch)["bc.bc_loss"]; agent.begin_finetuning()                      # doctest: +SKIP
     >>> agent.update(batch)["critic.critic_loss"]; agent.sample_actions(observations)    # doctest: +SKIP
 
-    It pretrains until `begin_finetuning` is called, which also takes the place of pretraining where there is none.
+    Parameters, batches and draws are on `device`: cpu, cuda, cuda:1 or mps. It pretrains until `begin_finetuning` is
+    called, which also takes the place of pretraining where there is none.
     """
 
-    def __init__(self, agent: Agent, sizes: Sizes, seed: int = 0, optimizer: Optimizer = ADAM):
+    def __init__(self, agent: Agent, sizes: Sizes, seed: int = 0, optimizer: Optimizer = ADAM, device: str = "cpu"):
         require("torch", "torch", "an agent as a PyTorch object")
         import torch
 
-        from twinax.engines._torch import TorchUpdate, to_tensors
+        from twinax.engines._torch import TorchUpdate, to_parameters, to_tensors
+        from twinax.platforms import torch_device
 
         self.agent, self.sizes = agent, sizes
         start = first_state(agent, sizes, optimizer, seed)
-        self.networks = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(x)), start.networks)
+        place = torch_device(device)
+        self.networks = to_parameters(start.networks, place)
         """The networks: trees of parameters."""
-        self.targets = to_tensors(start.targets)
-        self.memory = to_tensors(agent.memory(sizes))
+        self.targets = to_tensors(start.targets, place)
+        self.memory = to_tensors(agent.memory(sizes), place)
         self.latent: Any = None
         """What the actor is told of the task, once `begin_finetuning` inferred it."""
         self.steps = 0
         self.phase = "pretrain"
         """Of the next update."""
         self._optimizer = TorchUpdate(optimizer, self.networks, start.optimizer)
-        self._generator = torch.Generator().manual_seed(seed)
+        self._generator = torch.Generator(place).manual_seed(seed)
 
     def update(self, batch: Mapping[str, Any], draws: Mapping[str, Any] | None = None) -> Metrics:
         """One update from a batch of tensors; the loss and its terms as numbers.
@@ -109,7 +112,7 @@ class TorchAgent:
 
         both = {"networks": self.networks, "targets": self.targets}
         found = {name: value.detach().clone() for name, value in state_dict(both).items()}
-        found[FINETUNES] = torch.tensor(self.phase == "finetune")
+        found[FINETUNES] = torch.tensor(self.phase == "finetune", device="cpu")
         return found if self.latent is None else {**found, "latent": self.latent.clone()}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:

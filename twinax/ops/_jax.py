@@ -13,12 +13,11 @@ import numpy as np
 from jax import lax
 from jax.experimental import io_callback
 
-from twinax.ops import _gates
+from twinax.ops import MASKED, _gates
 from twinax.ops._axis import current_seed_axis, current_shards
 from twinax.ops._order import index_bits
 from twinax.ops._windows import same_padding
 
-MASKED = -1e9
 CACHE_NUMBERS = 2**17
 """Members with larger arrays than this run one after the other on a CPU: together they would leave its cache."""
 

@@ -8,11 +8,9 @@ from functools import partial
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax.ops import _eager, _gates
+from twinax.ops import MASKED, _eager, _gates
 from twinax.ops._order import index_bits
 from twinax.ops._windows import same_padding
-
-MASKED = -1e9
 
 
 def convert(tree, reference):

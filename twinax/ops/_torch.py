@@ -13,11 +13,10 @@ import torch
 import torch.nn.functional as F
 
 from twinax.memory import is_mapped
-from twinax.ops import _eager
+from twinax.ops import MASKED, _eager
 from twinax.ops._order import index_bits
 from twinax.ops._windows import same_padding
 
-MASKED = -1e9
 _DTYPES = {
     name: getattr(torch, name)
     for name in ("float16", "float32", "float64", "bfloat16", "uint8", "int8", "int16", "int32", "int64", "bool")
@@ -36,7 +35,7 @@ def _constant(array, device):
     if key not in _constants:
         _constants[key] = torch.from_numpy(array.copy()).to(device)
         # The entry goes with the array, before another can have its id.
-        weakref.finalize(array, _constants.pop, key).atexit = False
+        weakref.finalize(array, _constants.pop, key, None).atexit = False
     return _constants[key]
 
 
@@ -119,7 +118,7 @@ def smallest(x, number):
 def shuffled(uniform):
     bits = index_bits(uniform.shape[-1])
     first = torch.floor(uniform * 2.0 ** (32 - bits)).to(torch.int64)
-    packed = (first << bits) | torch.arange(uniform.shape[-1])
+    packed = (first << bits) | torch.arange(uniform.shape[-1], device=uniform.device)
     return (torch.sort(packed, dim=-1).values & (2**bits - 1)).to(torch.int32)
 
 

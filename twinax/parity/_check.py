@@ -11,8 +11,7 @@ import numpy as np
 
 from twinax import tree
 from twinax.arguments import checked
-from twinax.engines import MODES, QUICK_COMPILE, make_engine, mode_name, one_torch_thread
-from twinax.engines._engine import Engine, NonFinite
+from twinax.engines import MODES, QUICK_COMPILE, Engine, NonFinite, make_engine, mode_name, one_torch_thread
 from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import as_torch_module, num_parameters
 from twinax.noise import numpy_draws
@@ -30,6 +29,8 @@ from twinax.problem import Loss, Problem
 
 Progress = Callable[[str, str], None]
 """Is told what is looked at next, and in which mode."""
+_DEVICES = {"torch": "cpu", "hybrid": "cpu", "jax": "auto"}
+"""A proof is about formulas: in PyTorch it stays on the CPU, which has float64 everywhere."""
 ROUNDING = "equal in float64 and not in float32: rounding, which grows with the number of steps. Nothing is wrong."
 
 
@@ -90,7 +91,7 @@ class _Ladder:
     def __post_init__(self):
         self.engines: dict[str, Engine] = {
             # One chunk, so that the jax mode compiles one program of the right length.
-            mode: make_engine(self.problem, mode=mode, dtype=self.dtype, chunk=self.steps)
+            mode: make_engine(self.problem, mode=mode, dtype=self.dtype, chunk=self.steps, device=_DEVICES[mode])
             for mode in self.modes
         }
         if self.steps <= self.problem.prove.steps:

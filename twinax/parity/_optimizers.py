@@ -39,16 +39,16 @@ def _gradients(networks: Any, updates: int, seed: int) -> list[Any]:
 def _in_torch(recipe: Optimizer, networks: Any, gradients: list[Any]) -> tuple[Any, Moments, list[float]]:
     import torch
 
-    from twinax.engines._torch import TorchUpdate
+    from twinax.engines._torch import TorchUpdate, to_parameters
 
-    parameters = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x, order="C"))), networks)
+    parameters = to_parameters(networks, "cpu")
     blank = recipe.init(networks)
     update, norms = TorchUpdate(recipe, parameters, blank), []
     for gradient in gradients:
         for parameter, g in zip(jtu.tree_leaves(parameters), jtu.tree_leaves(gradient), strict=True):
             # A copy, since clipping writes in place; in the order of the parameter, which a fused optimizer takes for
             # granted.
-            parameter.grad = torch.from_numpy(np.array(g, order="C"))
+            parameter.grad = torch.from_numpy(np.array(g, order="C")).to(parameter.device)
         norms.append(float(update.apply()))
     return jtu.tree_map(lambda p: p.detach().numpy(), parameters), update.moments(blank), norms
 

@@ -59,7 +59,7 @@ class Side:
         from twinax.engines._torch import to_tensors
 
         with torch.no_grad():
-            found = self.problem.collect(*to_tensors(arrays))
+            found = self.problem.collect(*to_tensors(arrays, "cpu"))
         return to_numpy(found)
 
     def values(self, networks: Any, batch: Any, loss: Loss | None = None) -> Values:

@@ -10,9 +10,9 @@ from typing import Any
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax import ops, tree
+from twinax import ops, ring, tree
 from twinax.arguments import checked
-from twinax.envs._reference import Reference
+from twinax.envs import Reference
 from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import MLP, input_gradient
 from twinax.noise import Draw
@@ -83,10 +83,13 @@ class Memory:
     """Recorded steps of earlier iterations, in a ring for each group of worlds."""
 
     rows: Float[Array, "group place features"]
-    filled: Any
-    """Rows in use, for each group."""
-    next: Any
-    """Where the next row goes, for each group."""
+    written: Any
+    """The count of each ring."""
+
+    @property
+    def held(self) -> Any:
+        """Rows in use, for each group."""
+        return ring.held(self.written, self.rows.shape[1])
 
 
 @tree.record
@@ -134,8 +137,7 @@ def amp(
 
     def carry(groups: int) -> Memory:
         place = -(-own.memory // groups)
-        none = np.zeros(groups, np.int32)
-        return Memory(np.zeros((groups, place, width), np.float32), none, none.copy())
+        return Memory(np.zeros((groups, place, width), np.float32), np.zeros(groups, np.int32))
 
     def draws(groups: int) -> Mapping[str, Draw]:
         each = -(-own.batch // groups)
@@ -163,8 +165,8 @@ def amp(
         def batch(now: Mapping[str, Any]) -> Pairs:
             fresh = _picked(mine, now["fake"])
             # Memory that is still empty has nothing to offer.
-            old = _picked(memory.rows, now["old"], memory.filled)
-            use = (now["from_memory"] < own.remembered) & (memory.filled > 0)[:, None]
+            old = _picked(memory.rows, now["old"], memory.held)
+            use = (now["from_memory"] < own.remembered) & (memory.written > 0)[:, None]
             fake = ops.where(use[..., None], old, fresh).reshape(-1, width)
             real = ops.take(table, _place(now["real"], len(steps))).reshape(-1, width)
             return Pairs(real, scaled(fake))
@@ -229,16 +231,11 @@ def _kept(memory: Memory, rows: Any, uniform: Any) -> Memory:
     groups, place = memory.rows.shape[:2]
     chosen = ops.stop_gradient(_picked(rows, uniform))
     number = chosen.shape[1]
-    where = (memory.next[:, None] + ops.arange(number, uniform)) % place
+    where = ring.places(memory.written[:, None], number, place)
     flat = where + ops.arange(groups, uniform)[:, None] * place
     width = memory.rows.shape[-1]
     stored = ops.set_at(memory.rows.reshape(groups * place, width), flat.reshape(-1), chosen.reshape(-1, width))
-    filled = ops.minimum(memory.filled + number, ops.full((), place, memory.filled))
-    return Memory(
-        stored.reshape(groups, place, width),
-        ops.cast(filled, "int32"),
-        ops.cast((memory.next + number) % place, "int32"),
-    )
+    return Memory(stored.reshape(groups, place, width), ring.counted(memory.written, number, place))
 
 
 __all__ = ["LABELS", "AmpOptions", "Labels", "amp", "discriminator_loss"]

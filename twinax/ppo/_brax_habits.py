@@ -49,6 +49,7 @@ WITHIN: dict[str, dict[str, Any]] = {
     "trainer": {
         "mode": "jax",
         "dtype": "float32",
+        "device": "auto",
         "devices": 1,
         "log_every": None,
         "evaluate_every": None,

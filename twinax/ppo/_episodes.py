@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from twinax import ops
-from twinax.envs._control import Control, Moved, Restarting
+from twinax.envs import Control, Moved, Restarting
 from twinax.noise import Draw, below
 from twinax.ppo._rollout import started
 
@@ -18,6 +18,16 @@ def episode_draws(world: Control, episodes: int, steps: int) -> dict[str, Draw]:
     for name, draw in world.step_draws(episodes).items():
         found[f"step/{name}"] = dataclasses.replace(draw, shape=(steps, *draw.shape))
     return found
+
+
+def _stepping(world: Control, act: Callable[[Any], Any], draws: Mapping[str, Any]) -> Callable[..., Moved]:
+    """(state, observation, time) -> one step of a policy everywhere, with the draws of that time."""
+    each_step = below(draws, "step")
+
+    def step(state, observation, t) -> Moved:
+        return world.step(state, act(observation), {name: ops.take(value, t) for name, value in each_step.items()})
+
+    return step
 
 
 def _onward(world: Control, moved: Moved) -> tuple[Any, Any]:
@@ -34,15 +44,11 @@ def play_episodes(world: Control, act: Callable[[Any], Any], draws: Mapping[str,
     """
     first = started(world, below(draws, "reset"))
     blank = ops.zeros((first.observation.shape[0],), first.observation)
-    each_step = below(draws, "step")
-
-    def moved_by(state, observation, t):
-        own = {name: ops.take(value, t) for name, value in each_step.items()}
-        return world.step(state, act(observation), own)
+    step = _stepping(world, act, draws)
 
     def one(carry):
         state, observation, alive, lost, returns, lengths, sums, t = carry
-        moved = moved_by(state, observation, t)
+        moved = step(state, observation, t)
         counted = ops.cast(alive, returns)
         sums = {name: sums.get(name, blank) + counted * value for name, value in moved.terms.items()}
         after, going = _onward(world, moved)
@@ -62,7 +68,7 @@ def play_episodes(world: Control, act: Callable[[Any], Any], draws: Mapping[str,
     if ops.framework(blank) == "jax":  # a compiled loop is told beforehand what it adds up
         import jax
 
-        names = jax.eval_shape(lambda: moved_by(first.state, first.observation, begin).terms)
+        names = jax.eval_shape(lambda: step(first.state, first.observation, begin).terms)
     sums = dict.fromkeys(names, blank)
     start = (first.state, first.observation, blank == 0, blank > 0, blank, blank, sums, begin)
 
@@ -79,13 +85,12 @@ def record_episodes(
 ) -> dict[str, Any]:
     """What is recorded of the first steps of episodes, time first, and which of it is from before an end."""
     first = started(world, below(draws, "reset"))
-    each_step = below(draws, "step")
+    step = _stepping(world, act, draws)
     times = ops.arange(steps, first.observation)
 
     def one(carry, t):
         state, observation, alive = carry
-        own = {name: ops.take(value, t) for name, value in each_step.items()}
-        moved = world.step(state, act(observation), own)
+        moved = step(state, observation, t)
         after, going = _onward(world, moved)
         going = alive & going
         return (after, world.observe(after), going), (record(state, moved.state), going)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from twinax.envs._control import Box
+from twinax.envs import Box
 from twinax.errors import TwinaxError, require
 from twinax.ppo import _onnx
 from twinax.ppo._policy import Policy, read_policy

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from twinax.envs._control import Restarting
+from twinax.envs import Restarting
 from twinax.interval import half_width
 from twinax.networks import frozen
 from twinax.noise import Draw, below

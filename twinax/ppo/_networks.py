@@ -10,7 +10,7 @@ import equinox as eqx
 import numpy as np
 
 from twinax import ops
-from twinax.envs._control import Actions, Discrete
+from twinax.envs import Actions, Discrete
 from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import (
     MLP,

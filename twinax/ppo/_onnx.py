@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from twinax import __version__
-from twinax.envs._control import Box
+from twinax.envs import Box
 from twinax.errors import TwinaxError, UnknownName, require
 from twinax.ppo._policy import Policy
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from twinax.envs._control import Control, Restarting
+from twinax.envs import Control, Restarting
 from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import NetworkFactory
 from twinax.optimizer import Optimizer

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from twinax import ops, tree
-from twinax.envs._control import Restarting
+from twinax.envs import Restarting
 from twinax.networks import frozen
 from twinax.noise import below
 from twinax.ppo._advantages import ADVANTAGES

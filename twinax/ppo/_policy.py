@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twinax import tree
-from twinax.envs._control import Control, Discrete
+from twinax.envs import Control, Discrete
 from twinax.errors import TwinaxError
 from twinax.ppo._networks import ActorCritic, to_world
 from twinax.ppo._normaliser import Moments, Scaling

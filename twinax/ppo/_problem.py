@@ -12,8 +12,8 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.arguments import checked
+from twinax.envs import Control, Restarting
 from twinax.envs._check_control import check_world
-from twinax.envs._control import Control, Restarting
 from twinax.episode import MOST_STEPS, Episode
 from twinax.errors import TwinaxError
 from twinax.noise import Draw, below, numpy_draws

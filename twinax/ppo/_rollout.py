@@ -8,7 +8,7 @@ from typing import Any
 import jax.tree_util as jtu
 
 from twinax import ops, tree
-from twinax.envs._control import Control, Restarting
+from twinax.envs import Control, Restarting
 from twinax.noise import below
 from twinax.types import Array, Bool, Float, Int
 

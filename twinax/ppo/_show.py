@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from twinax import tree
-from twinax.envs._control import Control
+from twinax.envs import Control
 from twinax.episode import Episode
 from twinax.noise import below, numpy_draws
 from twinax.ppo._episodes import episode_draws

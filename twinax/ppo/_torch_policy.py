@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from twinax.envs._control import Box
+from twinax.envs import Box
 from twinax.ppo._policy import Policy
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {

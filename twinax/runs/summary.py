@@ -11,6 +11,7 @@ from types import UnionType
 from typing import Any
 
 from twinax.errors import TwinaxError
+from twinax.platforms import device_label
 from twinax.runs.metrics import Row
 from twinax.runs.pictures import PREFIX
 from twinax.runs.plain import plain
@@ -49,6 +50,7 @@ def summarize(
         "seed": plan.seed,
         "seeds": plan.seeds,
         "dtype": plan.dtype,
+        "device": device_label(plan.mode, plan.device),
         "threads": threads(plan.mode),
         "versions": versions(),
         "command": command,
@@ -60,6 +62,7 @@ _KINDS: dict[str, tuple[type | UnionType, str]] = {
     "status": (str, "a word"),
     "mode": (str, "a name"),
     "dtype": (str, "a name"),
+    "device": (str, "a name"),
     "command": (str, "a text"),
     "problem": (dict, "an object"),
     "versions": (dict, "an object"),
@@ -119,7 +122,7 @@ def command_line(plan: TrainOptions, configured: bool) -> str:
     if not configured or program in ("", "-c", "-m"):
         return (
             f"twinax.train(problem, mode={plan.mode!r}, steps={plan.steps}, seed={plan.seed}, "
-            f"seeds={plan.seeds}, dtype={plan.dtype!r}, noise={plan.noise!r})"
+            f"seeds={plan.seeds}, dtype={plan.dtype!r}, noise={plan.noise!r}, device={plan.device!r})"
         )
     if program == "__main__.py":
         words = ["twinax"] if "twinax" in Path(sys.argv[0]).parts else ["python", sys.argv[0]]

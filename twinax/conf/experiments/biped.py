@@ -17,8 +17,8 @@ from twinax.conf.experiments.ppo import (
     check_sizes,
     options,
 )
-from twinax.engines._hosts import num_processes
-from twinax.envs._reference import Reference
+from twinax.engines import num_processes
+from twinax.envs import Reference
 from twinax.envs.biped import Biped, Ranges, check_reference, motion_features, scripted_gait
 from twinax.envs.biped._settings import STAND_REWARDS, TASKS, WALK_REWARDS
 from twinax.errors import TwinaxError

@@ -12,8 +12,7 @@ from twinax.conf._networks import NetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import CompareSection, Root
 from twinax.conf.limits import check_memory
-from twinax.envs import CONTROLS, Control
-from twinax.envs._control import Discrete
+from twinax.envs import CONTROLS, Control, Discrete
 from twinax.errors import TwinaxError
 from twinax.ppo import PPO, problem
 from twinax.ppo._brax_habits import ALWAYS, DEFAULTS, combined

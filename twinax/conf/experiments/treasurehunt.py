@@ -111,12 +111,12 @@ KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
     "model.TAU": "model.target_rate",
     "model.GAMMA": "replay.gamma",
     "model.num_agents": "world.num_agents",
+    "model.device": "trainer.device",
 }
 """Names of the original's configuration, to the names here."""
 
 HINTS = {
     "model.model_update_freq": "one train step a turn is not offered; preset.train_steps sets how many follow an epoch",
-    "model.device": "the device is JAX's or PyTorch's default",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from twinax import ops
+from twinax import ops, ring
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
 from twinax.offline._agent import Loss, Nets, Sizes
@@ -104,18 +104,15 @@ class MBPOReBRAC(ReBRAC):
             found.append((state, action, then, following, gained))
             state, action = then, following
         count = rows * self.rollout_steps
-        place = (memory["written"] + ops.arange(count, state)) % self.capacity
+        place = ring.places(memory["written"], count, self.capacity)
         new = dict(zip(IMAGINED, (ops.concat(parts) for parts in zip(*found, strict=True)), strict=True))
         kept = {name: ops.set_at(memory[name], place, ops.stop_gradient(new[name])) for name in IMAGINED}
-        # Counted up to twice the capacity only, so that it never overflows.
-        written = memory["written"] + count
-        return {**kept, "written": ops.where(written < 2 * self.capacity, written, written - self.capacity)}
+        return {**kept, "written": ring.counted(memory["written"], count, self.capacity)}
 
     def recalled(self, memory, batch, draws):
         if not memory:
             return batch
-        held = ops.minimum(memory["written"], ops.full((), self.capacity, memory["written"]))
-        held = ops.cast(held, draws["recall"])
+        held = ops.cast(ring.held(memory["written"], self.capacity), draws["recall"])
         rows = ops.minimum(ops.cast(draws["recall"] * held, "int32"), ops.cast(held - 1, "int32"))
         imagined = {name: ops.take(memory[name], rows) for name in IMAGINED}
         ones = ops.full(imagined["rewards"].shape, 1.0, imagined["rewards"])
