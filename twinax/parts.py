@@ -1,4 +1,4 @@
-"""What a problem may say besides its mathematics, in four records, each read by one layer only.
+"""What a problem may say besides its mathematics, in five records, each read by one layer only.
 
 Fields are values and plain functions, so a family fills in what it has and leaves the rest:
 
@@ -16,6 +16,7 @@ from typing import Any
 from twinax.episode import Episode
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
+from twinax.objects import Objects
 
 
 def _same(batch: Any) -> Any:
@@ -77,6 +78,8 @@ class Judge:
     """From measured NumPy arrays to named metrics: floats, or arrays for pictures."""
     best: tuple[str, ...] = ()
     """Metrics whose largest value so far, and its step, are part of a run's summary."""
+    own_seeds: str = ""
+    """What is seeded otherwise than by draws, as a part of a sentence: such episodes are the same in every evaluation."""
 
 
 @dataclass(frozen=True)
@@ -110,3 +113,27 @@ class Present:
     """Files that a person gave and that a run keeps, so that it can be built again; a setting names the first."""
     not_saved: str = ""
     """What a checkpoint cannot hold and how a run goes on without it, as a sentence for who resumes it."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """For those who use what was trained: each is None where a family has no such thing. A state has NumPy leaves and
+    is that of one seed."""
+
+    sample: Callable[[Any, int, int], Objects] | None = None
+    """(state, number, seed) -> that many fresh objects."""
+    top_k: Callable[[Any, int], Objects] | None = None
+    """(state, k) -> the best distinct objects that were found, the best first."""
+    act: Callable[..., Any] | None = None
+    """(state, rows of observations, seed, **options) -> rows of actions; the likeliest ones where the seed is None."""
+    act_options: tuple[str, ...] = ()
+    """What `act` and `export` can be told besides, such as which of several agents acts."""
+    observation: tuple[int, ...] = ()
+    """The shape of one observation."""
+    export: Callable[..., Any] | None = None
+    """(state, **options) -> a `twinax.exportable.Exportable`."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What there is."""
+        return tuple(name for name in ("sample", "top_k", "act", "export") if getattr(self, name) is not None)

@@ -93,16 +93,19 @@ class Policy:
 
     def points(self, observation: np.ndarray) -> np.ndarray:
         """What the actor says, before it becomes an action: logits or means, by the library's own networks."""
-        x = observation if self.moments is None else self.moments.scaled(observation, self.scaling)
-        policy: Any = self.agent.policy(x)
+        policy = self.policy(observation)
         return policy.logits if self.discrete else policy.mean
 
-    def act(self, observation: np.ndarray) -> np.ndarray:
-        """The likeliest actions for rows of observations."""
-        points = self.points(observation)
-        if self.discrete:
-            return np.argmax(points, -1)
-        return to_world(self.world.actions, points, self.agent.kind == "tanh")
+    def policy(self, observation: np.ndarray) -> Any:
+        """The distribution of actions, by the library's own networks."""
+        return self.agent.policy(
+            observation if self.moments is None else self.moments.scaled(observation, self.scaling)
+        )
+
+    def act(self, observation: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        """Actions for rows of observations: the likeliest, or by random numbers as `policy_draw` asks for them."""
+        point = self.policy(observation).point(noise)
+        return point if self.discrete else to_world(self.world.actions, point, self.agent.kind == "tanh")
 
     def in_double(self) -> Policy:
         """The same numbers in float64: what an exported policy is measured against."""

@@ -18,7 +18,7 @@ from twinax.episode import MOST_STEPS, Episode
 from twinax.errors import TwinaxError
 from twinax.noise import Draw, below, numpy_draws
 from twinax.optimizer import Optimizer
-from twinax.parts import Compile, Judge, Present, Prove
+from twinax.parts import Compile, Judge, Present, Prove, Use
 from twinax.ppo._judge import Judging
 from twinax.ppo._learning import join_halves, learn_passes, minibatch_rows
 from twinax.ppo._losses import policy_loss, standardised, value_loss
@@ -29,6 +29,7 @@ from twinax.ppo._playing import by_group, play_iteration
 from twinax.ppo._records import Carry, Rows
 from twinax.ppo._rollout import begin, started
 from twinax.problem import Inputs, Loss, Metrics, Problem, State, Terms
+from twinax.recipe import remembered
 
 DIVIDED = ("playing", "pool", "running", "hooks", "waiting")
 """Parts of the carry that devices share out."""
@@ -168,6 +169,18 @@ class PPO(Options, Problem):
             not_saved=lost if hidden else "",
         )
 
+    @property
+    def use(self) -> Use:
+        return Use(act=self._act, observation=(self.world.observation_size,))
+
+    def _act(self, state: State, observations: Any, seed: int | None) -> Any:
+        from twinax.ppo._policy import Policy
+
+        policy, noise = Policy.of(self, state), None
+        if seed is not None:
+            noise = numpy_draws({"policy": policy_draw(self.world.actions, len(observations))}, seed, 0, stream=1)["policy"]
+        return policy.act(observations, noise)
+
     def _halves(self) -> tuple[Any, Any, Any]:
         return (
             lambda state, draws, inputs: play_iteration(self, state, draws),
@@ -219,6 +232,7 @@ class PPO(Options, Problem):
         }
 
 
+@remembered
 @checked
 def problem(world: Control, *, optimizer: Optimizer | None = None, **settings: Any) -> PPO:
     """PPO in a world; settings are the fields of `PPO`, and what is not given is as on the command line.

@@ -190,6 +190,7 @@ EXPERIMENT = Experiment(
         ),
     },
     build=build_problem,
+    uses=("act", "export"),
     key_aliases=KEY_ALIASES,
     named_by=("env",),
 )
