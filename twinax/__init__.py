@@ -13,7 +13,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from twinax import bridge, deploy, engines, envs, errors, gflownet, iqn, networks, noise, offline, ops, parity, ppo, runs
+    from twinax import (
+        bridge,
+        deploy,
+        engines,
+        envs,
+        errors,
+        gflownet,
+        iqn,
+        networks,
+        noise,
+        offline,
+        ops,
+        parity,
+        ppo,
+        runs,
+    )
     from twinax.deploy import load
     from twinax.networks import as_torch_module, ema, frozen
     from twinax.optimizer import Optimizer

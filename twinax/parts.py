@@ -79,7 +79,7 @@ class Judge:
     best: tuple[str, ...] = ()
     """Metrics whose largest value so far, and its step, are part of a run's summary."""
     own_seeds: str = ""
-    """What is seeded otherwise than by draws, as a part of a sentence: such episodes are the same in every evaluation."""
+    """A sentence on what is seeded otherwise than by draws, and so the same in every evaluation."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,10 @@ class Use:
     """The shape of one observation."""
     export: Callable[..., Any] | None = None
     """(state, **options) -> a `twinax.exportable.Exportable`."""
+    play: Callable[[Any, int], tuple[Any, Callable[..., Any]]] | None = None
+    """(state, seed) -> a world that a person can walk in, and an epoch in it that takes `hand` and `watch`."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """What there is."""
-        return tuple(name for name in ("sample", "top_k", "act", "export") if getattr(self, name) is not None)
+        return tuple(name for name in ("sample", "top_k", "act", "export", "play") if getattr(self, name) is not None)

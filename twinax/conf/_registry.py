@@ -78,7 +78,7 @@ class Experiment:
     """Sections whose `name` goes into the default run directory."""
 
     uses: tuple[str, ...] = ()
-    """What its trained runs can do: sample, top_k, act, export (see `twinax.parts.Use`)."""
+    """What its trained runs can do: sample, top_k, act, export, play (see `twinax.parts.Use`)."""
     own_keys: frozenset[str] = frozenset()
     """Keys of choices that somebody's code made."""
 

@@ -11,12 +11,17 @@ import numpy as np
 from twinax import engines
 from twinax.errors import TwinaxError
 from twinax.problem import Problem, State
+from twinax.runs import films, pictures
 from twinax.train_options import TrainOptions
+
+PREFIXES = (pictures.PREFIX, films.PREFIX)
 
 
 class Evaluation(dict[str, Any]):
     """Metrics by name; of several seeds an array each. What it was made with is told beside."""
 
+    shown: dict[str, Any]
+    """Pictures and films, by their prefixed names."""
     step: int
     mode: str
     seeds: tuple[int, ...]
@@ -41,7 +46,9 @@ def evaluate(problem: Problem, state: State, options: TrainOptions, seed: int | 
     seeds = root + np.arange(old.size)
     engine = engines.make_engine(problem, options)
     engine.load(dataclasses.replace(state, seed=seeds.reshape(old.shape).astype(old.dtype)))
-    found = Evaluation(engine.evaluate())
+    measured = engine.evaluate()
+    found = Evaluation({name: x for name, x in measured.items() if not name.startswith(PREFIXES)})
+    found.shown = {name: x for name, x in measured.items() if name.startswith(PREFIXES)}
     found.step, found.mode = int(np.max(state.step)), options.mode
     # What the engine itself holds, not what it was asked for.
     found.seeds = tuple(int(one) for one in np.ravel(np.asarray(engine.state().seed)))

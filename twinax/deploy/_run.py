@@ -36,7 +36,7 @@ class LoadedRun(Trained):
             last = options.seed + options.seeds - 1
             raise TwinaxError(f"there is no seed {seed} in this run; it has seeds {options.seed} to {last}")
         state = states if options.seeds == 1 else tree.map_leaves(lambda x: np.asarray(x)[place], states)
-        facts = {"run": directory.path.name, "seed": options.seed + place}
+        facts = {"run": directory.path.name, "seed": options.seed + place, **({"config": config} if config else {})}
         super().__init__(problem, state, place_of(directory.path), facts)
         self.dir: Path = directory.path
         self.options = options

@@ -9,7 +9,8 @@ import numpy as np
 
 from twinax import conf
 from twinax.deploy._evaluation import Evaluation, evaluate, fresh_seed
-from twinax.errors import TwinaxError
+from twinax.deploy._export import Exported, export
+from twinax.errors import TwinaxError, require
 from twinax.objects import Objects
 from twinax.parts import Use
 from twinax.problem import Problem, State
@@ -25,7 +26,9 @@ class Trained:
     array(0)
     """
 
-    def __init__(self, problem: Problem, state: State, name: str = "this training", facts: dict[str, Any] | None = None):
+    def __init__(
+        self, problem: Problem, state: State, name: str = "this training", facts: dict[str, Any] | None = None
+    ):
         self.problem = problem
         """The problem."""
         self.state = state
@@ -70,6 +73,25 @@ class Trained:
         rows = x if x.ndim > len(shape) else x[None]
         actions = np.asarray(act(self.state, rows, None if deterministic else fresh_seed(seed), **options))
         return actions if x.ndim > len(shape) else actions[0]
+
+    def export(self, path: Path | str, **options: Any) -> Exported:
+        """Write the policy as policy.onnx, or as policy.safetensors for PyTorch, checked against this one first.
+
+        `options` are those of `act`: which agent, or which goal.
+        """
+        return export(self._ability("export", options)(self.state, **options), path, self.facts)
+
+    def torch_module(self, **options: Any) -> Any:
+        """The policy as a plain `torch.nn.Module` without gradients, as policy.safetensors holds it."""
+        require("torch", "torch", "a policy for PyTorch")
+        from twinax.deploy._torch_policy import arrays, make_torch_policy, structure
+
+        policy = self._ability("export", options)(self.state, **options)
+        return make_torch_policy(structure(policy), arrays(policy))
+
+    def play(self, seed: int | None = None) -> Any:
+        """A world to walk in among the trained agents: `(world, epoch)`, as `twinax play` uses them."""
+        return self._ability("play")(self.state, fresh_seed(seed))
 
     def evaluate(self, seed: int | None = None, **options: Any) -> Evaluation:
         """The family's metrics with fresh draws; `options` are those of `TrainOptions`, such as mode."""

@@ -337,7 +337,7 @@ class Agents(Problem):
     @property
     def use(self) -> Use:
         using = Using(self)
-        return Use(act=using.act, act_options=("agent",), observation=using.shape)
+        return Use(act=using.act, act_options=("agent",), observation=using.shape, export=using.export, play=using.play)
 
     def members(self, networks: Any) -> dict[str, Any]:
         """Each agent's network."""

@@ -182,7 +182,14 @@ class Offline(Phases, Problem):
     @property
     def judge(self) -> Judge:
         judging = Judging(self)
-        return Judge(judging.draws, judging.tables, judging.measure, judging.summarise, best=("success", "return"), own_seeds="" if self.task is None else self.task.own_seeds)
+        return Judge(
+            judging.draws,
+            judging.tables,
+            judging.measure,
+            judging.summarise,
+            best=("success", "return"),
+            own_seeds="" if self.task is None else self.task.own_seeds,
+        )
 
     @property
     def prove(self) -> Prove:
@@ -195,7 +202,12 @@ class Offline(Phases, Problem):
     @property
     def use(self) -> Use:
         using, goes = Using(self), self.agent.actor_sees == "goal"
-        return Use(act=using.act, act_options=("goal",) if goes else (), observation=self.widths.shape)
+        return Use(
+            act=using.act,
+            act_options=("goal",) if goes else (),
+            observation=self.widths.shape,
+            export=using.export,
+        )
 
     def _describe(self) -> dict[str, Any]:
         sizes = {f"{phase} rows": self.datasets[phase].size for phase in self.phases}

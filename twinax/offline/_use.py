@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from twinax.exportable import Exportable
 from twinax.noise import Draw, numpy_draws
+from twinax.offline._exportable import exportable
 from twinax.offline._judge import Judging
 from twinax.problem import State
 
@@ -34,6 +36,10 @@ class Using:
         tables = self.judging.tables() if self.problem.latent else {}
         goal = None if goal is None else np.asarray(goal, np.float32)
         return self.judging.given(state, state.networks, tables, goal)
+
+    def export(self, state: State, goal: Any = None) -> Exportable:
+        """The likeliest action; what the actor is told besides becomes a part of it."""
+        return exportable(self.problem, state, self.given(state, goal))
 
     @property
     def judging(self) -> Judging:

@@ -16,6 +16,7 @@ from twinax.envs._check_control import check_world
 from twinax.envs._control import Control, Restarting
 from twinax.episode import MOST_STEPS, Episode
 from twinax.errors import TwinaxError
+from twinax.exportable import Exportable
 from twinax.noise import Draw, below, numpy_draws
 from twinax.optimizer import Optimizer
 from twinax.parts import Compile, Judge, Present, Prove, Use
@@ -171,15 +172,22 @@ class PPO(Options, Problem):
 
     @property
     def use(self) -> Use:
-        return Use(act=self._act, observation=(self.world.observation_size,))
+        return Use(act=self._act, observation=(self.world.observation_size,), export=self._export)
 
     def _act(self, state: State, observations: Any, seed: int | None) -> Any:
         from twinax.ppo._policy import Policy
 
-        policy, noise = Policy.of(self, state), None
+        noise = None
         if seed is not None:
-            noise = numpy_draws({"policy": policy_draw(self.world.actions, len(observations))}, seed, 0, stream=1)["policy"]
-        return policy.act(observations, noise)
+            draw = policy_draw(self.world.actions, len(observations))
+            noise = numpy_draws({"policy": draw}, seed, 0, stream=1)["policy"]
+        return Policy.of(self, state).act(observations, noise)
+
+    def _export(self, state: State) -> Exportable:
+        from twinax.ppo._exportable import exportable
+        from twinax.ppo._policy import Policy
+
+        return exportable(Policy.of(self, state))
 
     def _halves(self) -> tuple[Any, Any, Any]:
         return (

@@ -4,7 +4,7 @@ config.yaml         the whole configuration (absent when the run was started fro
                     has a sum over the others
 problem.yaml        of a run that was started from Python: the call that made its problem, as `twinax.recipe` writes it,
                     or why that cannot be written down; under a sum as well
-origin.json         shows this user that config.yaml or problem.yaml is theirs, only where it names code of other packages
+origin.json         shows this user that one of these two is theirs, only where it names code of other packages
 sources/            copies of files that it names, such as a robot's MJCF; sources.json has their sums
 metrics.jsonl       one object per logged step
 metrics.csv         the same rows as a table, written when a training ends
