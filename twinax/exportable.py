@@ -4,7 +4,7 @@ A family says its policy in steps of a few kinds; `twinax.deploy` writes them as
 
 normalise   (x - mean) / deviation                      codebook     codes (frames, cells) as rows of numbers
 limit       between -limit and limit                    quantiles    a copy of the row for each, times its factors
-linear      x weight^T + bias                           split        (rows, numbers x actions) to (rows, numbers, actions)
+linear      x weight^T + bias                           split        (rows, n actions) to (rows, n, actions)
 norm        LayerNorm over the last axis                mean         over the numbers
 activation  one of `twinax.networks.ACTIVATIONS`        expectation  softmax over the numbers, times their support
 clamp       between low and high                        argmax       the index of the largest
@@ -64,7 +64,7 @@ class Exportable:
 
 
 def linear(name: str, layer: Any, inputs: int | None = None, told: Any = None, outputs: int | None = None) -> Step:
-    """A `Linear` layer; `told` is constant and stands after the first `inputs` columns: it becomes a part of the bias."""
+    """A `Linear` layer; what is `told` after the first `inputs` columns is constant, and becomes a part of the bias."""
     weight = np.asarray(layer.weight, np.float64)
     bias = np.zeros(len(weight)) if layer.bias is None else np.asarray(layer.bias, np.float64)
     if inputs is not None and inputs < weight.shape[1]:

@@ -97,6 +97,14 @@ class Prove:
 
 
 @dataclass(frozen=True)
+class Table:
+    """What a family wants a report to list."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[str | float, ...]]
+
+
+@dataclass(frozen=True)
 class Present:
     """For people: what runs keep and show. Engines never read it."""
 
@@ -111,6 +119,8 @@ class Present:
     """Whether a run ends with a film and figures of one episode."""
     sources: tuple[Path, ...] = field(default=())
     """Files that a person gave and that a run keeps, so that it can be built again; a setting names the first."""
+    tables: Callable[[Any], dict[str, Table]] = _empty
+    """(state of one seed with NumPy leaves) -> tables for a report by their headings; asked for when a run ends."""
     not_saved: str = ""
     """What a checkpoint cannot hold and how a run goes on without it, as a sentence for who resumes it."""
 

@@ -8,6 +8,7 @@ ignored. Keys may also come from a pipe: printf 'ddssq' | twinax play world=clea
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable

@@ -47,7 +47,7 @@ class Exported:
 
 
 def export(policy: Exportable, path: Path | str, facts: Mapping[str, Any] | None = None) -> Exported:
-    """Write a policy as ONNX or safetensors; checked first, so a bad one is not written. `facts` say where it is from."""
+    """Write a policy as ONNX or safetensors; checked first, so a bad one is not written. `facts` tell its origin."""
     path = Path(path)
     suffix = _known_suffix(path)
     if path.is_dir():

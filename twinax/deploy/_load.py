@@ -85,8 +85,8 @@ def _changed_options(directory: RunDirectory, overrides: Sequence[str]) -> Train
         key, equals, value = override.partition("=")
         if not equals or key not in fields:
             raise TwinaxError(
-                f"'{override}' cannot change here: the run {directory.path} was started from Python, and its problem is "
-                "as that call made it; settings of the trainer can change, such as trainer.mode=torch"
+                f"'{override}' cannot change here: the run {directory.path} was started from Python, and its problem "
+                "is as that call made it; settings of the trainer can change, such as trainer.mode=torch"
             )
         try:
             changed[fields[key]] = json.loads(value)

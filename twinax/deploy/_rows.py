@@ -26,7 +26,7 @@ class Rows(list[Row]):
             import pandas
         except ImportError as error:
             raise TwinaxError(
-                "a frame of the metrics needs pandas, which is not installed: pip install pandas; without it they are a "
-                "list of dictionaries"
+                "a frame of the metrics needs pandas, which is not installed: pip install pandas; without it they are "
+                "a list of dictionaries"
             ) from error
         return pandas.DataFrame(list(self)).set_index("step") if self else pandas.DataFrame()

@@ -65,9 +65,10 @@ class Trained:
         shape = self.problem.use.observation
         x = np.asarray(observation)
         if x.dtype.kind not in "biuf" or x.shape[x.ndim - len(shape) :] != shape or x.ndim > len(shape) + 1:
+            inner = ", ".join(map(str, shape))
             raise TwinaxError(
-                f"an observation is {_kind(x)} of shape {x.shape}; {self.name} needs numbers of shape {shape}, or (batch, "
-                f"{', '.join(map(str, shape))})"
+                f"the observation is {_kind(x)} of shape {x.shape}; {self.name} needs numbers of shape {shape}, or "
+                f"(batch, {inner})"
             )
         x = x.astype(np.float32) if x.dtype.kind == "f" or len(shape) == 1 else x
         rows = x if x.ndim > len(shape) else x[None]

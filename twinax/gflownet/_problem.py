@@ -152,7 +152,7 @@ class GFlowNet(Problem):
 
     @property
     def present(self) -> Present:
-        return Present(describe=self._describe)
+        return Present(describe=self._describe, tables=Using(self).tables)
 
     @property
     def use(self) -> Use:

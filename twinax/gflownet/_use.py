@@ -14,6 +14,7 @@ from twinax.gflownet._metrics import best_distinct, stored
 from twinax.gflownet._trajectories import forward_rollout, rollout_draws
 from twinax.noise import numpy_draws
 from twinax.objects import Objects
+from twinax.parts import Table
 from twinax.problem import State
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 AT_ONCE = 1024
 """Trajectories that are rolled out side by side: their draws have to fit into memory."""
+
+
+LISTED = 10
+"""Best objects in a report."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +52,14 @@ class Using:
         if not size_of(objects):
             raise TwinaxError("this run has finished no object yet, so there is no best one; train it first")
         return self.shown(*best_distinct(self.problem.env, objects, number))
+
+    def tables(self, state: State) -> dict[str, Table]:
+        """The best objects, for a report."""
+        if not size_of(stored(state.carry)):
+            return {}
+        best = self.top_k(state, LISTED)
+        rows = [(text, log_reward, float(np.exp(log_reward))) for text, log_reward in best]
+        return {"Best objects": Table(("object", "log reward", "reward"), rows)}
 
     def shown(self, states: Any, log_rewards: np.ndarray) -> Objects:
         """States in human form."""
