@@ -236,10 +236,7 @@ def new_run(
             directory.create()
             stack.enter_context(directory.lock())
             directory.refuse_if_used()  # again: another process may have been faster
-            if settings is not None:
-                directory.write_config(settings, problem.present.sources)
-            if settings is None or "experiment" not in settings:  # not composed, so nothing is built from it
-                directory.write_problem(problem, problem.present.sources)
+            directory.write_origin(problem, settings)
         command = command_line(plan, settings is not None)
         yield stack.enter_context(Bookkeeping(problem, plan, directory, first, settings, command, **options))
 

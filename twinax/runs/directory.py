@@ -181,6 +181,21 @@ class RunDirectory:
             files.replace_file(self.config_path, config_file.dumps(kept))
         origin.vouch(self.config_path, bool(origin.named_code(kept)))
 
+    def write_origin(self, problem: Any, config: Mapping[str, Any] | None) -> None:
+        """Write what a new run can be built from again: its composed configuration, or the call that made its problem.
+
+        What an earlier training left here, which was stopped before its first checkpoint, goes.
+        """
+        given, composed = problem.present.sources, config is not None and "experiment" in config
+        for path, stale in ((self.config_path, config is None), (self.problem_path, composed)):
+            if stale and path.exists():
+                with files.writing("the run directory", path, self.path):
+                    path.unlink()
+        if config is not None:
+            self.write_config(config, given)
+        if not composed:
+            self.write_problem(problem, given)
+
     def write_problem(self, problem: Any, given: Sequence[Path] = ()) -> None:
         """Write problem.yaml: how a problem was made, or why nobody can say it."""
         try:
