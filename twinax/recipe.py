@@ -141,12 +141,12 @@ def rebuild(recipe: Any) -> Any:
         return {name: rebuild(one) for name, one in recipe["dict"].items()}
     if kind not in ("call", "new", "code") or not is_code(recipe[kind]):
         raise TwinaxError(f"a recipe has {str(recipe)[:80]}, which does not say what is to be made")
-    target = _found(recipe[kind])
+    target: Any = _found(recipe[kind])
     if kind == "code":
         return target
     # A file must not choose any function there is: only what was meant to be written down is called.
-    wanted = {"call": getattr(target, _REMEMBERS, False), "new": isinstance(target, type)}[kind]
-    if not wanted or kind == "new" and not dataclasses.is_dataclass(target):
+    made = isinstance(target, type) and hasattr(target, "__dataclass_fields__")
+    if not (getattr(target, _REMEMBERS, False) if kind == "call" else made):
         raise TwinaxError(f"a recipe calls {recipe[kind]}, which is neither a dataclass nor remembered by twinax")
     return target(**{name: rebuild(one) for name, one in (recipe.get("with") or {}).items()})
 

@@ -247,13 +247,13 @@ def test_the_module_is_plain_pytorch():
     np.testing.assert_allclose(program.module()(torch.ones(5, 3)), module(torch.ones(5, 3)), rtol=1e-6)
 
 
-def perturbed(problem, seed=0):
+def perturbed(problem, size, seed=0):
     """What was learned, with numbers everywhere: fresh actors begin nearly indifferent."""
     rng = np.random.default_rng(seed)
     state = problem.init(seed)
 
     def moved(x):
-        return (x + 0.3 * rng.normal(size=x.shape)).astype(x.dtype)
+        return (x + size * rng.normal(size=x.shape)).astype(x.dtype)
 
     return Trained(problem, dataclasses.replace(state, networks=tree.map_leaves(moved, state.networks)))
 
@@ -289,7 +289,7 @@ def test_offline_agents_are_exported(tmp_path, name):
     agent = getattr(agents, name)(hidden=(8, 8), actor_norm=True)
     subject = offline(agent, finetuning=data, batch_size=4, task=MazeTask(maze, (1.5, 1.5), episodes=2))
     x = np.random.default_rng(1).uniform(0, 4, (20, *subject.widths.shape)).astype(np.float32)
-    both_forms_act_alike(perturbed(subject), x, tmp_path)
+    both_forms_act_alike(perturbed(subject, 0.1), x, tmp_path)
 
 
 def test_an_agent_that_is_no_chain_says_so():
@@ -310,7 +310,7 @@ def test_agents_of_a_world_are_exported(tmp_path, variant):
     subject = agents(TreasureHunt(num_agents=2, turns=6, height=8, width=8), {"learner": group})
     cells = subject.world.view_cells
     x = np.random.default_rng(1).integers(0, len(subject.world.codebook), (50, 2, cells))
-    trained = perturbed(subject)
+    trained = perturbed(subject, 0.5)
     both_forms_act_alike(trained, x, tmp_path, agent=1)
     assert not np.array_equal(trained.act(x, True, agent=0), trained.act(x, True, agent=1))
     spec = json.loads((tmp_path / "policy.json").read_text())

@@ -48,27 +48,27 @@ def load(
     directory = RunDirectory(Path(run))
     directory.must_exist()
     warn = warn or _warn
-    part, config = False, None
     if problem is not None and overrides:
         raise TwinaxError(f"settings such as {overrides[0]} build a problem, and one was given; leave either out")
-    composed = _is_composed(directory)
+    left_out: list[str] = []
+    config, composed = None, _is_composed(directory)
     if composed and problem is None:
         chosen = conf.restore_run(directory.path, overrides, trust)
         options = conf.train_options(chosen, devices=1)
-        left_out: list[str] = []
-        problem = conf.build_untrained(chosen, left_out.append)
-        for sentence in left_out:
-            warn(sentence)
-        part, config = bool(left_out), _plain_settings(chosen, problem)
+        found: Problem = conf.build_untrained(chosen, left_out.append)
+        config = _plain_settings(chosen, found)
     else:
         config = directory.read_config() if composed else None
         options = _changed_options(directory, overrides)
-        problem = problem if problem is not None else directory.read_problem(trust)
+        found = directory.read_problem(trust) if problem is None else problem
+    for sentence in left_out:
+        warn(sentence)
     if not checkpoint.steps(directory.path):
         raise TwinaxError(f"the run {directory.path} has no checkpoint, so there is nothing trained in it yet")
-    like = _like(problem, options)
-    states, _ = checkpoint.load(checkpoint.latest(directory.path, refused=warn), like=like, part=part)
-    return LoadedRun(directory, problem, states, options, config, seed)
+    path, like = checkpoint.latest(directory.path, refused=warn), _like(found, options)
+    # What is left out of the problem is in the checkpoint all the same.
+    states, _ = checkpoint.load(path, like=like, part=bool(left_out))
+    return LoadedRun(directory, found, states, options, config, seed)
 
 
 def _is_composed(directory: RunDirectory) -> bool:

@@ -54,9 +54,11 @@ def listed(runs: Sequence[RunRecord]) -> dict[str, str]:
     found: dict[str, str] = {}
     for run in runs:
         for heading, content in (run.summary.get("tables") or {}).items():
-            columns, rows = (content.get(name) for name in ("columns", "rows")) if isinstance(content, dict) else (0, 0)
-            lists = isinstance(columns, list) and isinstance(rows, list)
-            if not lists or not all(isinstance(row, list) and len(row) == len(columns) > 0 for row in rows):
+            given = content if isinstance(content, dict) else {}
+            columns, rows = given.get("columns"), given.get("rows")
+            if not isinstance(columns, list) or not isinstance(rows, list):
+                continue
+            if not all(isinstance(row, list) and len(row) == len(columns) > 0 for row in rows):
                 continue
             name = f"<h3>{escape(run.name)}</h3>" if len(runs) > 1 else ""
             shown = table([str(column) for column in columns], rows)
