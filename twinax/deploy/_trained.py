@@ -22,8 +22,8 @@ class Trained:
 
     >>> import twinax as tx
     >>> problem = tx.ppo.problem(tx.envs.CartPole(), worlds=4, steps=4)
-    >>> Trained(problem, problem.init(0)).act(np.zeros(4), deterministic=True)
-    array(0)
+    >>> Trained(problem, problem.init(0)).act(np.zeros((3, 4)), deterministic=True).shape
+    (3,)
     """
 
     def __init__(
