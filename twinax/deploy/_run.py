@@ -12,7 +12,7 @@ import numpy as np
 from twinax import tree
 from twinax.deploy._evaluation import Evaluation, evaluate
 from twinax.deploy._rows import Rows
-from twinax.deploy._trained import Trained, place_of
+from twinax.deploy._trained import Trained
 from twinax.errors import TwinaxError
 from twinax.problem import Problem, State
 from twinax.runs import RunDirectory
@@ -37,7 +37,7 @@ class LoadedRun(Trained):
             raise TwinaxError(f"there is no seed {seed} in this run; it has seeds {options.seed} to {last}")
         state = states if options.seeds == 1 else tree.map_leaves(lambda x: np.asarray(x)[place], states)
         facts = {"run": directory.path.name, "seed": options.seed + place, **({"config": config} if config else {})}
-        super().__init__(problem, state, place_of(directory.path), facts)
+        super().__init__(problem, state, f"the run {directory.path}", facts)
         self.dir: Path = directory.path
         self.options = options
         """How it was trained: mode, steps, seeds, precision."""

@@ -127,8 +127,3 @@ def _count(name: str, value: Any) -> int:
 
 def _kind(x: np.ndarray) -> str:
     return "an array of numbers" if x.dtype.kind in "biuf" else f"an array of {x.dtype}"
-
-
-def place_of(path: Path) -> str:
-    """A run in a sentence."""
-    return f"the run {path}"
