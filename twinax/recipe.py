@@ -133,22 +133,28 @@ def rebuild(recipe: Any) -> Any:
     if not isinstance(recipe, Mapping):
         return recipe
     kind = next(iter(recipe), None)
-    if kind == "tuple":
-        return tuple(rebuild(recipe["tuple"]))
-    if kind == "path":
-        return Path(str(recipe["path"]))
-    if kind == "dict":
-        return {name: rebuild(one) for name, one in recipe["dict"].items()}
-    if kind not in ("call", "new", "code") or not is_code(recipe[kind]):
+    inner = recipe.get(kind)
+    if kind == "tuple" and isinstance(inner, list):
+        return tuple(rebuild(one) for one in inner)
+    if kind == "path" and isinstance(inner, str):
+        return Path(inner)
+    if kind == "dict" and isinstance(inner, Mapping):
+        return {name: rebuild(one) for name, one in inner.items()}
+    arguments = recipe.get("with") or {}
+    if kind not in ("call", "new", "code") or not is_code(str(inner)) or not isinstance(arguments, Mapping):
         raise TwinaxError(f"a recipe has {str(recipe)[:80]}, which does not say what is to be made")
-    target: Any = _found(recipe[kind])
+    target: Any = _found(str(inner))
     if kind == "code":
         return target
     # A file must not choose any function there is: only what was meant to be written down is called.
     made = isinstance(target, type) and hasattr(target, "__dataclass_fields__")
     if not (getattr(target, _REMEMBERS, False) if kind == "call" else made):
-        raise TwinaxError(f"a recipe calls {recipe[kind]}, which is neither a dataclass nor remembered by twinax")
-    return target(**{name: rebuild(one) for name, one in (recipe.get("with") or {}).items()})
+        raise TwinaxError(f"a recipe calls {inner}, which is neither a dataclass nor remembered by twinax")
+    given = {name: rebuild(one) for name, one in arguments.items()}
+    try:
+        return target(**given)
+    except TypeError as error:
+        raise TwinaxError(f"a recipe calls {inner} in a way that it does not take: {error}") from error
 
 
 def _each(values: Mapping[str, Any]) -> dict[str, Any]:

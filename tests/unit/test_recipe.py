@@ -110,6 +110,9 @@ def test_what_nobody_can_import_is_said_when_the_run_is_loaded(tmp_path):
         ({"new": "os:system", "with": {"command": "touch bad"}}, "neither a dataclass nor remembered"),
         ({"call": 3}, "does not say what is to be made"),
         ({"strange": 1}, "does not say what is to be made"),
+        ({"tuple": 3}, "does not say what is to be made"),
+        ({"new": "twinax.envs:Uniform", "with": [1]}, "does not say what is to be made"),
+        ({"new": "twinax.envs:Uniform", "with": {"worth": 1}}, "in a way that it does not take|has no argument"),
     ],
 )
 def test_a_recipe_of_a_stranger_calls_nothing_else(recipe, said, tmp_path, monkeypatch):
