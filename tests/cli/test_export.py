@@ -82,7 +82,7 @@ def test_wrong_input_is_one_sentence(twinax, runs, trained, tmp_path):
             (str(trained), "policy.onnx"),
             "is of a GFlowNet, which has no export; it has sample, top_k, evaluate; export is for runs of",
         ),
-        ((str(empty), "policy.onnx"), "has no checkpoint, so there is nothing trained in it yet"),
+        ((str(empty), "policy.onnx"), "it has no checkpoint, so nothing is trained in it yet"),
         ((str(foreign), "policy.onnx"), "has no config.yaml"),
         ((str(tmp_path / "nowhere"), "policy.onnx"), "there is no run directory"),
         ((str(runs / "cart"), "policy.pt"), "would hold a pickle"),

@@ -64,7 +64,9 @@ def load(
     for sentence in left_out:
         warn(sentence)
     if not checkpoint.steps(directory.path):
-        raise TwinaxError(f"the run {directory.path} has no checkpoint, so there is nothing trained in it yet")
+        raise TwinaxError(
+            f"the run {directory.path} cannot be used: it has no checkpoint, so nothing is trained in it yet"
+        )
     path, like = checkpoint.latest(directory.path, refused=warn), _like(found, options)
     # What is left out of the problem is in the checkpoint all the same.
     states, _ = checkpoint.load(path, like=like, part=bool(left_out))
