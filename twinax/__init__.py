@@ -13,7 +13,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from twinax import bridge, engines, envs, errors, gflownet, iqn, networks, noise, offline, ops, parity, ppo, runs
+    from twinax import (
+        bridge,
+        deploy,
+        engines,
+        envs,
+        errors,
+        gflownet,
+        iqn,
+        networks,
+        noise,
+        offline,
+        ops,
+        parity,
+        ppo,
+        runs,
+    )
+    from twinax.deploy import load
     from twinax.networks import as_torch_module, ema, frozen
     from twinax.optimizer import Optimizer
     from twinax.problem import Problem, State, Terms
@@ -30,6 +46,7 @@ __all__ = [
     "__version__",
     "as_torch_module",
     "bridge",
+    "deploy",
     "ema",
     "engines",
     "envs",
@@ -37,6 +54,7 @@ __all__ = [
     "frozen",
     "gflownet",
     "iqn",
+    "load",
     "networks",
     "noise",
     "offline",
@@ -51,6 +69,7 @@ __all__ = [
 _MODULES = frozenset(
     {
         "bridge",
+        "deploy",
         "engines",
         "envs",
         "errors",
@@ -74,6 +93,7 @@ _HOMES = {
     "as_torch_module": "twinax.networks",
     "ema": "twinax.networks",
     "frozen": "twinax.networks",
+    "load": "twinax.deploy",
     "resume": "twinax.runs",
     "train": "twinax.runs",
 }

@@ -1,4 +1,4 @@
-"""What a problem may say besides its mathematics, in four records, each read by one layer only.
+"""What a problem may say besides its mathematics, in five records, each read by one layer only.
 
 Fields are values and plain functions, so a family fills in what it has and leaves the rest:
 
@@ -16,6 +16,7 @@ from typing import Any
 from twinax.episode import Episode
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
+from twinax.objects import Objects
 
 
 def _same(batch: Any) -> Any:
@@ -77,6 +78,8 @@ class Judge:
     """From measured NumPy arrays to named metrics: floats, or arrays for pictures."""
     best: tuple[str, ...] = ()
     """Metrics whose largest value so far, and its step, are part of a run's summary."""
+    own_seeds: str = ""
+    """A sentence on what is seeded otherwise than by draws, and so the same in every evaluation."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,14 @@ class Prove:
 
 
 @dataclass(frozen=True)
+class Table:
+    """What a family wants a report to list."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[str | float, ...]]
+
+
+@dataclass(frozen=True)
 class Present:
     """For people: what runs keep and show. Engines never read it."""
 
@@ -108,5 +119,33 @@ class Present:
     """Whether a run ends with a film and figures of one episode."""
     sources: tuple[Path, ...] = field(default=())
     """Files that a person gave and that a run keeps, so that it can be built again; a setting names the first."""
+    tables: Callable[[Any], dict[str, Table]] = _empty
+    """(state of one seed with NumPy leaves) -> tables for a report by their headings; asked for when a run ends."""
     not_saved: str = ""
     """What a checkpoint cannot hold and how a run goes on without it, as a sentence for who resumes it."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """For those who use what was trained: each is None where a family has no such thing. A state has NumPy leaves and
+    is that of one seed."""
+
+    sample: Callable[[Any, int, int], Objects] | None = None
+    """(state, number, seed) -> that many fresh objects."""
+    top_k: Callable[[Any, int], Objects] | None = None
+    """(state, k) -> the best distinct objects that were found, the best first."""
+    act: Callable[..., Any] | None = None
+    """(state, rows of observations, seed, **options) -> rows of actions; the likeliest ones where the seed is None."""
+    act_options: tuple[str, ...] = ()
+    """What `act` and `export` can be told besides, such as which of several agents acts."""
+    observation: tuple[int, ...] = ()
+    """The shape of one observation."""
+    export: Callable[..., Any] | None = None
+    """(state, **options) -> a `twinax.exportable.Exportable`."""
+    play: Callable[[Any, int], tuple[Any, Callable[..., Any]]] | None = None
+    """(state, seed) -> a world that a person can walk in, and an epoch in it that takes `hand` and `watch`."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What there is."""
+        return tuple(name for name in ("sample", "top_k", "act", "export", "play") if getattr(self, name) is not None)

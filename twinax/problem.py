@@ -14,7 +14,7 @@ from twinax import ops
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
 from twinax.optimizer import Moments, Optimizer
-from twinax.parts import Compile, Judge, Present, Prove
+from twinax.parts import Compile, Judge, Present, Prove, Use
 from twinax.tree import record
 
 Metrics = dict[str, Any]
@@ -170,3 +170,8 @@ class Problem(ABC):
     def present(self) -> Present:
         """For people: runs, reports and exports."""
         return Present()
+
+    @property
+    def use(self) -> Use:
+        """For those who sample, act and export."""
+        return Use()

@@ -36,14 +36,14 @@ def runs(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["cart", "double", "seeds"])
 def test_a_run_is_exported_and_acts_as_in_its_evaluation(twinax, runs, tmp_path, name):
-    from twinax import ppo
+    from twinax import deploy
 
     done = twinax("export", str(runs / name), "policy.onnx")
     assert done.code == 0, done.err
     assert "largest difference" in done.out and "policy.json" in done.out
-    policy, loaded = ppo.read_policy(runs / name), ppo.load_policy(tmp_path / "policy.onnx")
-    x = np.random.default_rng(0).normal(size=(20, policy.inputs)).astype(np.float32)
-    np.testing.assert_allclose(loaded.act(x), policy.act(x), atol=1e-5)
+    run, loaded = deploy.load(runs / name), deploy.load_policy(tmp_path / "policy.onnx")
+    x = np.random.default_rng(0).normal(size=(20, *loaded.shape)).astype(np.float32)
+    np.testing.assert_allclose(loaded.act(x), run.act(x, deterministic=True), atol=1e-5)
     spec = json.loads((tmp_path / "policy.json").read_text())
     assert spec["run"]["step"] == 2 and spec["run"]["config"]["ppo"]["hidden"] == [8]
     assert str(runs) not in (tmp_path / "policy.json").read_text()
@@ -52,24 +52,24 @@ def test_a_run_is_exported_and_acts_as_in_its_evaluation(twinax, runs, tmp_path,
 def test_the_policy_is_that_of_the_checkpoint(runs):
     from safetensors.numpy import load_file
 
-    from twinax import ppo
+    from twinax import deploy
 
     stored = load_file(runs / "seeds" / "checkpoints" / "0000000002" / "state.safetensors")
     for seed in (5, 6):
-        layer = ppo.read_policy(runs / "seeds", seed).layers()[0]
+        layer = deploy.load(runs / "seeds", seed=seed).networks["agent"].actor.layers[0]
         np.testing.assert_array_equal(layer.weight, stored["networks.agent.actor.layers.0.weight"][seed - 5])
 
 
 def test_both_forms_lie_side_by_side(twinax, runs, tmp_path):
     import torch
 
-    from twinax import ppo
+    from twinax import deploy
 
     for name in ("policy.onnx", "policy.safetensors"):
         assert twinax("export", str(runs / "double"), name).code == 0
     x = np.ones((3, 3), np.float32)
-    action = ppo.load_torch_policy(tmp_path / "policy.safetensors")(torch.from_numpy(x))
-    np.testing.assert_allclose(action, ppo.load_policy(tmp_path / "policy.json").act(x), atol=1e-6)
+    action = deploy.load_torch_policy(tmp_path / "policy.safetensors")(torch.from_numpy(x))
+    np.testing.assert_allclose(action, deploy.load_policy(tmp_path / "policy.json").act(x), atol=1e-6)
 
 
 def test_wrong_input_is_one_sentence(twinax, runs, trained, tmp_path):
@@ -78,8 +78,11 @@ def test_wrong_input_is_one_sentence(twinax, runs, trained, tmp_path):
     foreign = tmp_path / "python"
     foreign.mkdir()
     for words, sentence in (
-        ((str(trained), "policy.onnx"), "is of experiment=gflownet; only PPO has such a policy"),
-        ((str(empty), "policy.onnx"), "has no checkpoint, so there is no policy in it yet"),
+        (
+            (str(trained), "policy.onnx"),
+            "is of a GFlowNet, which has no export; it has sample, top_k, evaluate; export is for runs of",
+        ),
+        ((str(empty), "policy.onnx"), "it has no checkpoint, so nothing is trained in it yet"),
         ((str(foreign), "policy.onnx"), "has no config.yaml"),
         ((str(tmp_path / "nowhere"), "policy.onnx"), "there is no run directory"),
         ((str(runs / "cart"), "policy.pt"), "would hold a pickle"),

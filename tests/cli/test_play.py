@@ -228,7 +228,7 @@ WRONG = {
     "{run} --agent me": "invalid int value: 'me'",
     "{run} other": "unexpected argument 'other'",
     "{run} world=cleanup": "world=cleanup cannot change in an existing run",
-    "{grid}": "is a run of experiment=gflownet, which has no world to walk in",
+    "{grid}": "is of a GFlowNet, which has no play; it has sample, top_k, evaluate; play is for runs of experiment=",
     "experiment=gflownet": "experiment=gflownet has no world to walk in",
     "experiment=chess": "unknown experiment 'chess'",
     "world=maze": "unknown world 'maze'",
@@ -236,7 +236,7 @@ WRONG = {
     "world.num_agents=0": "num_agents is 0",
     "players.seeker=5": "5 players are wanted, but beside you there are 4 agents",
     "players.random=-1": "players.random is -1",
-    "--seed -4": "--seed is -4",
+    "--seed -4": "the seed is -4; it must be a whole number",
 }
 
 

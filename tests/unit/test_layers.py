@@ -16,8 +16,8 @@ import twinax
 ROOT = Path(twinax.__file__).parent
 LEVELS = (
     ("errors", "types", "memory", "interval", "episode"),
-    ("arguments", "platforms", "ranges", "registry"),
-    ("tree", "train_options"),
+    ("arguments", "platforms", "ranges", "registry", "objects"),
+    ("tree", "train_options", "recipe", "exportable"),
     ("ops",),
     ("noise", "ring"),
     ("networks", "optimizer", "parts"),
@@ -28,6 +28,7 @@ LEVELS = (
     ("parity",),
     ("runs",),
     ("conf",),
+    ("deploy",),
     ("cli",),
 )
 """From the ground up; a file imports from below, and from its own package."""
@@ -38,12 +39,8 @@ UPWARDS = {
     ("offline/_objects.py", "twinax.engines._jax"): "the same",
     ("offline/_objects.py", "twinax.engines._torch"): "the same",
     ("offline/_pretrained.py", "twinax.runs"): "weights of another run's checkpoint",
-    ("ppo/_policy.py", "twinax.conf"): "the policy of a run's directory",
-    ("ppo/_policy.py", "twinax.runs"): "the same",
-    ("ppo/_export.py", "twinax.runs"): "the description of an exported policy is written as runs write theirs",
-    ("ppo/_export.py", "twinax.runs.versions"): "the same",
 }
-"""Imports that point up, by file and module. They go when a room for deployment stands above `runs`."""
+"""Imports that point up, by file and module."""
 
 PRIVATE = 42
 """Imports of another package's private module. Their number may only get smaller."""
@@ -51,7 +48,7 @@ PRIVATE = 42
 KNOWS_FRAMEWORKS = ("ops", "bridge", "engines", "parity")
 HARMLESS = {"jax.tree_util"}
 FRAMEWORKS = {
-    ("ppo/_torch_policy.py", "torch"): "a plain nn.Module for who has no twinax; imported when one is asked for",
+    ("deploy/_torch_policy.py", "torch"): "a plain nn.Module for who has no twinax; imported when one is asked for",
 }
 """Frameworks imported at module level elsewhere, by file."""
 

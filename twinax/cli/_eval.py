@@ -5,7 +5,6 @@ With --film one episode is filmed as well, into films/, with figures of its rewa
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import Any
 
 from twinax.cli import _console, _settings
@@ -23,74 +22,31 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(found: Namespace) -> int:
-    from twinax import conf, engines, runs
-    from twinax.runs import checkpoint, episodes, films, pictures
+    from twinax import deploy
+    from twinax.runs import RunDirectory, episodes, films
 
-    directory = Path(found.run)
-    stored = runs.RunDirectory(directory)
-    config = conf.restore_run(directory, found.overrides, found.trust)
-    trainer = config.trainer
-    left_out: list[str] = []
-    problem = conf.build_untrained(config, left_out.append)
-    for sentence in left_out:
-        warn(sentence)
-    film = problem.present.show if found.film else None
+    seed = deploy.fresh_seed(found.seed)
+    loaded = deploy.load(found.run, overrides=found.overrides, trust=found.trust)
+    stored = RunDirectory(loaded.dir)
+    film = loaded.problem.present.show if found.film else None
     if found.film and film is None:
-        raise TwinaxError(f"experiment={config.experiment} has no episode that could be filmed; leave --film out")
-    engine = engines.make_engine(problem, conf.train_options(config, devices=1))
-    engine.start(config.seed)
-    # What is left out of the problem is in the checkpoint all the same.
-    state, meta = checkpoint.load(checkpoint.latest(directory, refused=warn), like=engine.state(), part=bool(left_out))
-    seed = fresh_seed(found.seed)
-    engine.load(_with_seed(state, seed))
-    metrics = dict(engine.evaluate())
-    scores = {name: x for name, x in metrics.items() if not name.startswith((pictures.PREFIX, films.PREFIX))}
-    facts = {"step": meta["step"], "mode": trainer.mode, "seed": seed, "metrics": scores}
-    path = _settings.write_json(directory / "eval.json", facts)
-    title = f"step {meta['step']:,}, draws from seed {seed}"
-    _console.table(title, ("metric", "value"), _console.metric_rows(scores))
-    shown = films.select(metrics)
-    films.save(stored.films, {f"eval-{name}": film for name, film in shown.items()}, int(meta["step"]))
+        raise TwinaxError(f"{loaded.name} has no episode that could be filmed; leave --film out")
+    scores = loaded.evaluate(seed)
+    facts = {"step": scores.step, "mode": scores.mode, "seeds": list(scores.seeds), "metrics": dict(scores)}
+    if scores.own_seeds:
+        facts["own_seeds"] = scores.own_seeds
+    path = _settings.write_json(loaded.dir / "eval.json", facts)
+    _console.table(f"step {scores.step:,}, {scores.told}", ("metric", "value"), _console.metric_rows(scores))
+    shown = films.select(scores.shown)
+    films.save(stored.films, {f"eval-{name}": film for name, film in shown.items()}, scores.step)
     written: dict[str, Any] = {"written": path, **({"films": stored.films} if shown else {})}
+    if scores.own_seeds:
+        written["seeds"] = scores.own_seeds
     if film is not None:
-        episode = film(_first_seed(engine.state(), config.seeds), seed)
+        episode = film(loaded.state, seed)
         assert episode is not None
-        files = episodes.save(stored, episode, int(meta["step"]), "eval-episode")
+        files = episodes.save(stored, episode, scores.step, "eval-episode")
         written |= {"episode": f"{episode.ended}, return {episode.reward.sum():.5g}", "film": episode.view.drawn}
         written |= {file.name: file for file in files}
     _console.facts(written)
     return 0
-
-
-def _first_seed(state: Any, seeds: int) -> Any:
-    from twinax import tree
-
-    return state if seeds == 1 else tree.map_leaves(lambda x: x[0], state)
-
-
-def fresh_seed(given: int | None) -> int:
-    """The root of draws that was asked for, or a new one."""
-    if given is None:
-        import secrets
-
-        return secrets.randbits(31)
-    if not 0 <= given < 2**31:
-        raise TwinaxError(f"--seed is {given}; it must be at least 0 and below {2**31}")
-    return given
-
-
-def _with_seed(state: Any, seed: int) -> Any:
-    """The state with another root of its noise; several seeds stay apart."""
-    import dataclasses
-
-    import numpy as np
-
-    old = np.asarray(state.seed)
-    return dataclasses.replace(state, seed=(seed + np.arange(old.size)).reshape(old.shape).astype(old.dtype))
-
-
-def warn(sentence: str) -> None:
-    """A sentence on standard error."""
-    import sys
-
-    print(f"warning: {sentence}", file=sys.stderr)

@@ -17,22 +17,25 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run's directory")
     parser.add_argument("file", metavar="FILE", help="policy.onnx or policy.safetensors")
     parser.add_argument("--seed", type=int, help="which of several seeds (default: the first)")
+    parser.add_argument("--agent", type=int, metavar="K", help="which of several agents, from 0 (default 0)")
     _settings.add_trust(parser)
 
 
 def run(found: Namespace) -> int:
-    from twinax.ppo import export, read_policy
-    from twinax.ppo._onnx import ROWS
+    from twinax import deploy
 
-    policy = read_policy(found.run, found.seed, found.trust)
-    done = export(policy, found.file)
-    actions = f"one of {policy.outputs}" if policy.discrete else f"{policy.outputs} numbers"
+    loaded = deploy.load(found.run, seed=found.seed, trust=found.trust)
+    done = loaded.export(found.file, **({} if found.agent is None else {"agent": found.agent}))
+    spec = done.description
+    seen, action = spec["input"], spec["output"]
+    parts = ", ".join(part["name"] for part in seen.get("layout", ()))
     _console.facts(
         {
-            "policy": f"{policy.world.name}, step {policy.facts['step']:,}, seed {policy.facts['seed']}",
-            "observation": f"{policy.inputs} numbers ({', '.join(policy.world.layout)})",
-            "action": actions,
-            "largest difference": f"{done.difference:.2g} of the largest value, over {ROWS} random observations",
+            "policy": f"{spec.get('world') or spec.get('agent')}, step {loaded.step:,}, seed {loaded.facts['seed']}",
+            "observation": f"{' x '.join(map(str, seen['shape']))} numbers" + (f" ({parts})" if parts else ""),
+            "action": f"one of {action['choices']}" if "choices" in action else f"{action['size']} numbers",
+            "largest difference": f"{done.difference:.2g} of the largest value, over {done.observations} random "
+            "observations",
             "written": ", ".join(map(str, done.files)),
         }
     )

@@ -67,11 +67,10 @@ def print_keys(experiment: Any) -> None:
 
 def print_runs(root: Path) -> None:
     """The runs below a directory, newest last."""
-    from twinax.runs import RunDirectory
+    from twinax.runs import RunDirectory, find_runs
 
-    found = sorted({path.parent for path in root.glob("**/config.yaml")}, key=lambda path: path.stat().st_mtime)
     rows = []
-    for path in found:
+    for path in find_runs(root):
         try:
             summary = RunDirectory(path).read_summary()
         except TwinaxError:

@@ -14,7 +14,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import Any
 
-from twinax.cli import _board, _console, _eval, _keyboard, _settings
+from twinax.cli import _board, _console, _keyboard, _settings
 from twinax.errors import TwinaxError
 
 HELP = "walk an agent through a world by keyboard"
@@ -49,7 +49,9 @@ def words(found: Namespace) -> tuple[str | None, list[str]]:
 
 def run(found: Namespace) -> int:
     directory, overrides = words(found)
-    seed = _eval.fresh_seed(found.seed)
+    from twinax.deploy import fresh_seed
+
+    seed = fresh_seed(found.seed)
     if directory is None:
         world, epoch = _scripted(overrides, found.agent, seed)
     else:
@@ -120,31 +122,9 @@ Epoch = Callable[..., Any]
 
 def _trained(directory: str, overrides: list[str], seed: int, trust: bool) -> tuple[Any, Epoch]:
     """The world of a run, and an epoch with its agents."""
-    import functools
+    from twinax import deploy
 
-    import numpy as np
-
-    from twinax import conf, engines, noise, tree
-    from twinax.iqn import Agents
-    from twinax.runs import checkpoint
-
-    config = conf.restore_run(directory, overrides, trust)
-    problem = conf.build_problem(config)
-    if not isinstance(problem, Agents):
-        raise _no_world(f"{directory} is a run of experiment={config.experiment}, which")
-    problem = dataclasses.replace(problem, evaluation_worlds=1)
-    engine = engines.make_engine(problem, conf.train_options(config, devices=1))
-    engine.start(config.seed)
-    state, _ = checkpoint.load(checkpoint.latest(directory, refused=_eval.warn), like=engine.state())
-    first = (lambda leaf: leaf[0]) if config.seeds > 1 else (lambda leaf: leaf)
-    history = {
-        name: np.zeros((group.count, 1, group.replay.gap, problem.world.view_cells), np.uint8)
-        for name, group in problem.learners.items()
-    }
-    greedy = {name: np.float32(0.0) for name in problem.learners}
-    draws = noise.numpy_draws(problem.judge.draws(), seed, 0)
-    networks = tree.map_leaves(first, state.networks)
-    return problem.world, functools.partial(problem.play, networks, history, draws, greedy)
+    return deploy.load(directory, overrides=overrides, trust=trust).play(seed)
 
 
 def _scripted(overrides: list[str], agent: int, seed: int) -> tuple[Any, Epoch]:

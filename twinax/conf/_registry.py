@@ -86,6 +86,8 @@ class Experiment:
     named_by: tuple[str, ...] = ("env", "objective")
     """Sections whose `name` goes into the default run directory."""
 
+    uses: tuple[str, ...] = ()
+    """What its trained runs can do: sample, top_k, act, export, play (see `twinax.parts.Use`)."""
     own_keys: frozenset[str] = frozenset()
     """Keys of choices that somebody's code made."""
 

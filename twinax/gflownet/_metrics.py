@@ -15,7 +15,7 @@ import numpy as np
 from twinax import ops, ring, tree
 from twinax.arguments import checked
 from twinax.envs import Enumeration, Environment
-from twinax.envs._state_rows import keys_of, rows_of, show
+from twinax.envs._state_rows import keys_of, pick, rows_of, show, size_of
 from twinax.errors import TwinaxError
 from twinax.gflownet import _exact
 from twinax.types import Array, Bool, Int
@@ -133,12 +133,18 @@ def sampled_distribution(graph: Enumeration, objects: Any) -> np.ndarray:
 
 def top_k_reward(env: Environment, objects: Any, k: int) -> float:
     """Mean reward of the k best distinct objects in the store."""
-    if not len(jtu.tree_leaves(objects)[0]):
+    if not size_of(objects):
         return float("nan")
+    return float(np.exp(best_distinct(env, objects, k)[1]).mean())
+
+
+def best_distinct(env: Environment, objects: Any, k: int) -> tuple[Any, np.ndarray]:
+    """The k best objects, each once, the best first, and their log rewards."""
     _, first = np.unique(keys_of(rows_of(objects)), return_index=True)
-    distinct = jtu.tree_map(lambda x: x[first], objects)
-    rewards = np.exp(np.sort(np.asarray(env.log_reward(distinct), np.float64))[::-1])
-    return float(rewards[:k].mean())
+    distinct = pick(objects, first)
+    log_rewards = np.asarray(env.log_reward(distinct), np.float64)
+    order = np.argsort(-log_rewards, kind="stable")[:k]
+    return pick(distinct, order), log_rewards[order]
 
 
 def correlation(a: np.ndarray, b: np.ndarray) -> float:

@@ -22,11 +22,13 @@ from twinax.gflownet._metrics import MetricOptions, Samples
 from twinax.gflownet._policy import Networks, PolicyOptions, init_networks
 from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
 from twinax.gflownet._trajectories import Trajectories, forward_rollout, rollout_draws
+from twinax.gflownet._use import Using
 from twinax.networks import NetworkFactory
 from twinax.noise import Draw
 from twinax.optimizer import Optimizer
-from twinax.parts import Compile, Judge, Present, Prove
+from twinax.parts import Compile, Judge, Present, Prove, Use
 from twinax.problem import Inputs, Problem, State, Terms, two_results
+from twinax.recipe import remembered
 
 DESCRIBED = 20_000
 """Worlds with at most this many states are enumerated to describe a run."""
@@ -150,7 +152,12 @@ class GFlowNet(Problem):
 
     @property
     def present(self) -> Present:
-        return Present(describe=self._describe)
+        return Present(describe=self._describe, tables=Using(self).tables)
+
+    @property
+    def use(self) -> Use:
+        using = Using(self)
+        return Use(sample=using.sample, top_k=using.top_k)
 
     def _describe(self) -> dict[str, Any]:
         facts = {"environment": repr(self.env), "objective": self.objective.name, "batch_size": self.batch_size}
@@ -160,6 +167,7 @@ class GFlowNet(Problem):
         return facts
 
 
+@remembered
 @checked
 def problem(
     env: Environment,

@@ -18,12 +18,14 @@ from twinax.iqn._judge import Judging
 from twinax.iqn._learner import Learners
 from twinax.iqn._players import Players, random_action
 from twinax.iqn._replay import Batch, Replay, reprioritise, sample
+from twinax.iqn._use import Using
 from twinax.networks import ema, frozen
 from twinax.noise import Draw, below
 from twinax.optimizer import Optimizer
-from twinax.parts import Judge, Present, Prove
+from twinax.parts import Judge, Present, Prove, Use
 from twinax.problem import Inputs, Metrics, Problem, State, Terms
 from twinax.ranges import check_counts, check_shares
+from twinax.recipe import remembered
 
 Group = Learners | Players
 
@@ -332,6 +334,11 @@ class Agents(Problem):
     def present(self) -> Present:
         return Present(describe=self._describe, members=self.members)
 
+    @property
+    def use(self) -> Use:
+        using = Using(self)
+        return Use(act=using.act, act_options=("agent",), observation=using.shape, export=using.export, play=using.play)
+
     def members(self, networks: Any) -> dict[str, Any]:
         """Each agent's network."""
         return {
@@ -344,6 +351,7 @@ class Agents(Problem):
         return {"world": repr(self.world), "groups": {name: repr(group) for name, group in self.groups.items()}}
 
 
+@remembered
 @checked
 def problem(
     world: World,

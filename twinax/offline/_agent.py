@@ -210,6 +210,11 @@ class Agent(ABC):
         action = distribution.mode if temperature == 0 else distribution.sample(noise, temperature)
         return ops.clip(action, -1, 1)
 
+    def chain(self, networks: Mapping[str, Any], given: Any) -> list[tuple[str, Any, Any]]:
+        """What `act` does without noise, for who runs it elsewhere: (name, network, what it is told besides), each
+        reading what the one before gave."""
+        return [("actor", networks["actor"], given)]
+
     def values(self, networks: Mapping[str, Any], observations: Any, given: Any, noise: Any) -> Any:
         """How good states are by `valued_by`; a critic judges what the actor would do there."""
         network = networks[self.valued_by]

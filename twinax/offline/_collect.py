@@ -11,10 +11,12 @@ import numpy as np
 from twinax.envs._maze import MazeState, PointMaze, require_reach
 from twinax.errors import TwinaxError, UnknownName, require
 from twinax.offline._dataset import Dataset, from_arrays
+from twinax.recipe import remembered
 
 WALKS = ("navigate", "random")
 
 
+@remembered
 def collect_maze(
     maze: PointMaze,
     trajectories: int = 1000,
@@ -78,6 +80,7 @@ def _with_new_goals(maze: PointMaze, state: MazeState, reached: np.ndarray, rng:
     return dataclasses.replace(state, goal=goal)
 
 
+@remembered
 def label_maze(dataset: Dataset, maze: PointMaze, goal: Any, positive: bool = False, reach: float = 0.0) -> Dataset:
     """The same walks as data of one task: the reward of an observation is 0 at the goal and -1 elsewhere, or 1 and 0.
 

@@ -51,9 +51,9 @@ class Judging:
     def measure(self, state: State, draws, tables) -> Metrics:
         networks, found = frozen(state.networks), {}
         if self.problem.task is not None:
-            given = self._given(state, networks, tables)
+            given = self.given(state, networks, tables)
             if self.problem.task.compiled:
-                found |= self.problem.task.rollout(self._acting(networks, given), below(draws, "task"))
+                found |= self.problem.task.rollout(self.acting(networks, given), below(draws, "task"))
                 found |= self._values(state, networks, given)
             else:
                 found |= {"networks": networks, **({} if given is None else {"given": given})}
@@ -82,10 +82,11 @@ class Judging:
         found = ops.cond(later, lambda: terms("finetune"), lambda: terms("pretrain"))
         return {"validation": found, "validation_phase": ops.cast(later, nothing)}
 
-    def _given(self, state: State, networks: Any, tables: Mapping[str, Any]) -> Any:
-        """What the actor is told: the task's latent, inferred anew while pretraining (zero-shot), or its goal."""
+    def given(self, state: State, networks: Any, tables: Mapping[str, Any], goal: Any = None) -> Any:
+        """What the actor is told: the task's latent, inferred anew while pretraining (zero-shot), or a goal, by default
+        the task's."""
         if self.problem.agent.actor_sees == "goal":
-            goal = None if self.problem.task is None else self.problem.task.goal
+            goal = self.problem.task.goal if goal is None and self.problem.task is not None else goal
             if goal is None:
                 raise TwinaxError(f"{self.problem.agent.name} goes to goals, but this task has none")
             goal = np.asarray(goal if self.problem.normaliser is None else self.problem.normaliser(goal), np.float32)
@@ -99,11 +100,14 @@ class Judging:
             pretraining, lambda: self.problem.inferred(networks, tables["labelled"]), lambda: state.carry["latent"]
         )
 
-    def _acting(self, networks: Any, given: Any):
-        """Observations as the world gives them, to actions without noise, in the box that the data had."""
+    def acting(self, networks: Any, given: Any, noise: Any = None):
+        """Observations as the world gives them, to actions in the box that the data had; without noise the likeliest,
+        otherwise by a row of normal numbers for each."""
 
         def act(observations):
-            action = self.problem.agent.act(networks, *self._seen(networks, observations, given), 0.0)
+            states, told, none = self._seen(networks, observations, given)
+            drawn = (none, 0.0) if noise is None else (noise, 1.0)
+            action = self.problem.agent.act(networks, states, told, *drawn)
             if self.problem.box is None:
                 return action
             low, high = (ops.cast(ops.like(side, action), action) for side in self.problem.box)
@@ -141,7 +145,7 @@ class Judging:
             return found
         if not self.problem.task.compiled:
             measured = self.problem.task.play(
-                self._acting(measured["networks"], measured.get("given")), self.problem.box
+                self.acting(measured["networks"], measured.get("given")), self.problem.box
             )
         pictures = {f"picture/{name}": array for name, array in self.problem.task.pictures(measured).items()}
         return {**judged(measured), **found, **pictures}

@@ -24,9 +24,11 @@ from twinax.offline._phases import Phases
 from twinax.offline._pretrained import statistics_of
 from twinax.offline._sampling import BatchOptions, batch_of_rows
 from twinax.offline._tasks import Task
+from twinax.offline._use import Using
 from twinax.optimizer import Optimizer
-from twinax.parts import Compile, Judge, Present, Prove
+from twinax.parts import Compile, Judge, Present, Prove, Use
 from twinax.problem import Inputs, Metrics, Problem, State, Terms
+from twinax.recipe import remembered
 
 INFERRED_FROM = 10_000
 """Rows of labelled data from which a task's latent is inferred."""
@@ -180,7 +182,14 @@ class Offline(Phases, Problem):
     @property
     def judge(self) -> Judge:
         judging = Judging(self)
-        return Judge(judging.draws, judging.tables, judging.measure, judging.summarise, best=("success", "return"))
+        return Judge(
+            judging.draws,
+            judging.tables,
+            judging.measure,
+            judging.summarise,
+            best=("success", "return"),
+            own_seeds="" if self.task is None else self.task.own_seeds,
+        )
 
     @property
     def prove(self) -> Prove:
@@ -189,6 +198,16 @@ class Offline(Phases, Problem):
     @property
     def present(self) -> Present:
         return Present(describe=self._describe, members=dict)
+
+    @property
+    def use(self) -> Use:
+        using, goes = Using(self), self.agent.actor_sees == "goal"
+        return Use(
+            act=using.act,
+            act_options=("goal",) if goes else (),
+            observation=self.widths.shape,
+            export=using.export,
+        )
 
     def _describe(self) -> dict[str, Any]:
         sizes = {f"{phase} rows": self.datasets[phase].size for phase in self.phases}
@@ -208,6 +227,7 @@ def _kind(draw: Draw) -> str:
     return "int32" if draw.kind == "integers" else "float32"
 
 
+@remembered
 @checked
 def problem(
     agent: Agent,

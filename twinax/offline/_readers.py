@@ -24,6 +24,7 @@ from twinax.offline._mapped import Origin, row_blocks
 from twinax.offline._notes import say, say_unused
 from twinax.offline._npz import npz_names, npz_sizes, read_npz, write_npz
 from twinax.offline._tables import HDF5, LARGE, chosen_rows, opened_table, table_names
+from twinax.recipe import remembered
 
 OGBENCH_FIELDS = ("observations", "actions", "terminals", "rewards", "masks", *CUT)
 EXORL_FIELDS = ("observation", "action", "reward", "discount")
@@ -303,6 +304,7 @@ def size_in_memory(path: Path, format: str) -> int:
     return 2 * sum(npz_sizes(path, FIELDS).values())
 
 
+@remembered
 def read_dataset(path: str | Path, format: str | None = None, mapped: bool | None = None, **options: Any) -> Dataset:
     """The dataset in a file or directory. `mapped` leaves observations and actions on the disk until they are drawn;
     None does so if the arrays would take more than half of the free memory.

@@ -39,6 +39,8 @@ class Task:
     """Whether `rollout` plays it in arrays; otherwise `play` does on the host."""
     goal: np.ndarray | None = None
     """The observation to reach, where there is one."""
+    own_seeds: str = ""
+    """Which seeds episodes begin with, as a part of a sentence, where no draws decide it."""
 
     def require_like(self, observation: tuple[int, ...], actions: int) -> None:
         """An error unless the world shows observations of this shape and takes so many numbers as an action."""
@@ -172,6 +174,11 @@ class GymnasiumTask(Task):
     """Images that are seen at once, joined on the last axis; an episode begins with copies of its first one."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Arguments of `gymnasium.make`."""
+
+    @property
+    def own_seeds(self) -> str:  # type: ignore[override]
+        last = self.seed + min(self.copies, self.episodes) - 1
+        return f"episodes of {self.name} begin with its own seeds {self.seed} to {last}, whatever the draws"
 
     def __post_init__(self):
         for label in ("episodes", "copies", "frame_stack"):

@@ -2,13 +2,11 @@
 
 from twinax.ppo._advantages import ADVANTAGES, brax, cleanrl, gae, rsl_rl
 from twinax.ppo._amp import LABELS, AmpOptions, amp, discriminator_loss
-from twinax.ppo._export import Exported, export
 from twinax.ppo._hooks import Hooks
-from twinax.ppo._loaded import LoadedPolicy, load_policy, load_torch_policy, torch_policy
 from twinax.ppo._losses import policy_loss, standardised, value_loss
 from twinax.ppo._networks import ActorCritic, make_networks, to_world
 from twinax.ppo._normaliser import Moments, Scaling
-from twinax.ppo._policy import Policy, read_policy
+from twinax.ppo._policy import Policy
 from twinax.ppo._problem import PPO, problem
 from twinax.ppo._rollout import Playing, Rollout, Started, advance, begin, entered, play
 
@@ -18,9 +16,7 @@ __all__ = [
     "PPO",
     "ActorCritic",
     "AmpOptions",
-    "Exported",
     "Hooks",
-    "LoadedPolicy",
     "Moments",
     "Playing",
     "Policy",
@@ -34,18 +30,13 @@ __all__ = [
     "cleanrl",
     "discriminator_loss",
     "entered",
-    "export",
     "gae",
-    "load_policy",
-    "load_torch_policy",
     "make_networks",
     "play",
     "policy_loss",
     "problem",
-    "read_policy",
     "rsl_rl",
     "standardised",
     "to_world",
-    "torch_policy",
     "value_loss",
 ]

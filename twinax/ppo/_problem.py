@@ -16,9 +16,10 @@ from twinax.envs import Control, Restarting
 from twinax.envs._check_control import check_world
 from twinax.episode import MOST_STEPS, Episode
 from twinax.errors import TwinaxError
+from twinax.exportable import Exportable
 from twinax.noise import Draw, below, numpy_draws
 from twinax.optimizer import Optimizer
-from twinax.parts import Compile, Judge, Present, Prove
+from twinax.parts import Compile, Judge, Present, Prove, Use
 from twinax.ppo._judge import Judging
 from twinax.ppo._learning import join_halves, learn_passes, minibatch_rows
 from twinax.ppo._losses import policy_loss, standardised, value_loss
@@ -29,6 +30,7 @@ from twinax.ppo._playing import by_group, play_iteration
 from twinax.ppo._records import Carry, Rows
 from twinax.ppo._rollout import begin, started
 from twinax.problem import Inputs, Loss, Metrics, Problem, State, Terms
+from twinax.recipe import remembered
 
 DIVIDED = ("playing", "pool", "running", "hooks", "waiting")
 """Parts of the carry that devices share out."""
@@ -168,6 +170,25 @@ class PPO(Options, Problem):
             not_saved=lost if hidden else "",
         )
 
+    @property
+    def use(self) -> Use:
+        return Use(act=self._act, observation=(self.world.observation_size,), export=self._export)
+
+    def _act(self, state: State, observations: Any, seed: int | None) -> Any:
+        from twinax.ppo._policy import Policy
+
+        noise = None
+        if seed is not None:
+            draw = policy_draw(self.world.actions, len(observations))
+            noise = numpy_draws({"policy": draw}, seed, 0, stream=1)["policy"]
+        return Policy.of(self, state).act(observations, noise)
+
+    def _export(self, state: State) -> Exportable:
+        from twinax.ppo._exportable import exportable
+        from twinax.ppo._policy import Policy
+
+        return exportable(Policy.of(self, state))
+
     def _halves(self) -> tuple[Any, Any, Any]:
         return (
             lambda state, draws, inputs: play_iteration(self, state, draws),
@@ -219,6 +240,7 @@ class PPO(Options, Problem):
         }
 
 
+@remembered
 @checked
 def problem(world: Control, *, optimizer: Optimizer | None = None, **settings: Any) -> PPO:
     """PPO in a world; settings are the fields of `PPO`, and what is not given is as on the command line.

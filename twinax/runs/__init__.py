@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from twinax.runs import checkpoint
-    from twinax.runs.directory import RunDirectory
+    from twinax.runs.directory import RunDirectory, find_runs
     from twinax.runs.report import write_report
     from twinax.runs.trainer import Diverged, EvaluationFailed, Interrupted, Removed, Run, resume, train
 
@@ -24,6 +24,7 @@ __all__ = [
     "Run",
     "RunDirectory",
     "checkpoint",
+    "find_runs",
     "resume",
     "train",
     "write_report",
@@ -36,6 +37,7 @@ _HOMES = {
     "Removed": "trainer",
     "Run": "trainer",
     "RunDirectory": "directory",
+    "find_runs": "directory",
     "resume": "trainer",
     "train": "trainer",
     "write_report": "report",

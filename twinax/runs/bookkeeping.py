@@ -65,6 +65,7 @@ class Bookkeeping:
         self._parameters = num_parameters(first.networks) // plan.seeds
         self._watch = Watch(first)
         self._notes: dict[str, str] = {}
+        self._tables: dict[str, Any] = {}
         self._processes = processes
         self._before, self._start = before, time.perf_counter()
         self._place = _identity(directory.path) if directory is not None else None
@@ -170,8 +171,20 @@ class Bookkeeping:
         if self.directory is None:
             return
         first = state if self.plan.seeds == 1 else tree.map_leaves(lambda x: x[0], state)
+        self._list(first)
         if (mishap := episodes.show(self.problem, first, self.plan.seed, self.directory)) is not None:
             self.note("episode", f"no film of an episode: {mishap}")
+            self._write_summary(self.summary["status"])
+
+    def _list(self, state: State) -> None:
+        """Put what the family wants to be listed into the summary."""
+        try:
+            found = self.problem.present.tables(state)
+        except Exception as error:  # a stranger's reward or world may raise anything; the training is worth more
+            self.note("tables", f"no tables: {error}")
+        else:
+            self._tables = {name: {"columns": list(one.columns), "rows": one.rows} for name, one in found.items()}
+        if self._tables or "tables" in self._notes:
             self._write_summary(self.summary["status"])
 
     def _write_summary(self, status: str, **facts: Any) -> None:
@@ -187,6 +200,8 @@ class Bookkeeping:
         }
         facts = {"parameters": self._parameters, "problem": self.problem.present.describe()}
         facts = {**best(self.logger.rows, self.problem.judge.best), **facts}
+        if self._tables:
+            facts["tables"] = self._tables
         if self._notes:
             facts["notes"] = list(self._notes.values())
         row = self.logger.rows[-1] if self.logger.rows else None
@@ -221,8 +236,7 @@ def new_run(
             directory.create()
             stack.enter_context(directory.lock())
             directory.refuse_if_used()  # again: another process may have been faster
-            if settings is not None:
-                directory.write_config(settings, problem.present.sources)
+            directory.write_origin(problem, settings)
         command = command_line(plan, settings is not None)
         yield stack.enter_context(Bookkeeping(problem, plan, directory, first, settings, command, **options))
 

@@ -2,7 +2,9 @@
 
 config.yaml         the whole configuration (absent when the run was started from Python without one); its first line
                     has a sum over the others
-origin.json         shows this user that config.yaml is theirs, only where it names code of other packages
+problem.yaml        of a run that was started from Python: the call that made its problem, as `twinax.recipe` writes it,
+                    or why that cannot be written down; under a sum as well
+origin.json         shows this user that one of these two is theirs, only where it names code of other packages
 sources/            copies of files that it names, such as a robot's MJCF; sources.json has their sums
 metrics.jsonl       one object per logged step
 metrics.csv         the same rows as a table, written when a training ends
@@ -26,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from twinax import recipe
 from twinax.bridge._weights import encode_weights
 from twinax.errors import TwinaxError
 from twinax.runs import (
@@ -45,7 +48,7 @@ from twinax.runs import (
 # Other commands may have left these in a directory before a training uses it.
 _FOREIGN = {"parity.json", "compare.json"}
 # What a training has written before its first checkpoint.
-_BEGUN = {"config.yaml", "metrics.jsonl", "checkpoints", origin.FILE, sources.FOLDER, sources.SUMS}
+_BEGUN = {"config.yaml", "problem.yaml", "metrics.jsonl", "checkpoints", origin.FILE, sources.FOLDER, sources.SUMS}
 _OWN = {"metrics.csv", "summary.json", "weights", "plots", "films", "tensorboard", "report.html", "eval.json"}
 
 
@@ -59,6 +62,10 @@ class RunDirectory:
     @property
     def config_path(self) -> Path:
         return self.path / "config.yaml"
+
+    @property
+    def problem_path(self) -> Path:
+        return self.path / "problem.yaml"
 
     @property
     def metrics_path(self) -> Path:
@@ -174,6 +181,54 @@ class RunDirectory:
             files.replace_file(self.config_path, config_file.dumps(kept))
         origin.vouch(self.config_path, bool(origin.named_code(kept)))
 
+    def write_origin(self, problem: Any, config: Mapping[str, Any] | None) -> None:
+        """Write what a new run can be built from again: its composed configuration, or the call that made its problem.
+
+        What an earlier training left here, which was stopped before its first checkpoint, goes.
+        """
+        given, composed = problem.present.sources, config is not None and "experiment" in config
+        for path, stale in ((self.config_path, config is None), (self.problem_path, composed)):
+            if stale and path.exists():
+                with files.writing("the run directory", path, self.path):
+                    path.unlink()
+        if config is not None:
+            self.write_config(config, given)
+        if not composed:
+            self.write_problem(problem, given)
+
+    def write_problem(self, problem: Any, given: Sequence[Path] = ()) -> None:
+        """Write problem.yaml: how a problem was made, or why nobody can say it."""
+        try:
+            kept = {"problem": sources.keep(self.path, recipe.made_by(problem), given)}
+        except recipe.NoRecipe as error:
+            kept = {"unknown": str(error)}
+        with files.writing("how the problem was made", self.problem_path, self.path):
+            files.replace_file(self.problem_path, config_file.dumps(kept))
+        origin.vouch(self.problem_path, bool(recipe.named_modules(kept.get("problem"))))
+
+    def read_problem(self, trust: bool = False) -> Any:
+        """The problem of a run that was started from Python, built again.
+
+        A file that names code of other packages is refused, unless this user wrote it on this machine, or with `trust`.
+        """
+        self.must_exist()
+        self.refuse_links()
+        instead = f"give the problem itself: twinax.load({str(self.path)!r}, problem=...)"
+        try:
+            text = files.read_text(self.problem_path, self.path) if self.problem_path.exists() else "unknown: ''"
+        except (OSError, ValueError) as error:
+            raise TwinaxError(f"{self.problem_path} cannot be read: {' '.join(str(error).split())}") from error
+        kept, _ = config_file.loads(text, self.problem_path)
+        if not isinstance(kept.get("problem"), dict):
+            why = f" ({kept['unknown']})" if kept.get("unknown") else ""
+            raise TwinaxError(
+                f"the run {self.path} has no config.yaml: it was started from Python, and its files do not say how its "
+                f"problem was made{why}; {instead}"
+            )
+        if not trust:
+            origin.require_trust(self.problem_path, recipe.named_modules(kept["problem"]))
+        return recipe.rebuild(sources.found(self.path, kept["problem"]))
+
     def read_summary(self) -> dict[str, Any]:
         """summary.json, or an empty dict before the first one was written."""
         if not self.summary_path.exists():
@@ -229,6 +284,13 @@ class RunDirectory:
         if not self.path.is_dir():
             return set()
         return {entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")}
+
+
+def find_runs(root: Path) -> list[Path]:
+    """The runs below a directory, however they were started, the newest last."""
+    names = ("config.yaml", "problem.yaml", "metrics.jsonl")
+    found = {path.parent for name in names for path in root.glob(f"**/{name}")}
+    return sorted(found, key=lambda path: max(path.joinpath(n).stat().st_mtime for n in names if (path / n).exists()))
 
 
 def container(config: Any) -> Any:

@@ -59,6 +59,7 @@ def write_report(
         _head(runs),
         section("What is not as it was written", "".join(f"<p>{escape(note)}</p>" for note in notes)),
         section("Summary", tables.summary(runs, chips)),
+        *(section(heading, body) for heading, body in tables.listed(runs).items()),
         _curves(runs, chips, figures),
         _mazes(runs, figures),
         _pictures(runs, figures),

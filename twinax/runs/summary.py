@@ -67,6 +67,7 @@ _KINDS: dict[str, tuple[type | UnionType, str]] = {
     "problem": (dict, "an object"),
     "versions": (dict, "an object"),
     "plan": (dict, "an object"),
+    "tables": (dict, "an object"),
     "steps": (int, "a whole number"),
     "seed": (int, "a whole number"),
     "seeds": (int, "a whole number"),

@@ -11,7 +11,7 @@ from twinax.runs.glossary import rank, title
 
 _RUN = ("status", "steps", "mode", "parameters", "seed", "seeds", "dtype", "threads")
 _SPEED = ("steps_per_second", "compile_seconds", "seconds")
-_HIDDEN = {"loss_per_seed", "loss_mean", "plan", "versions", "command", "problem", "bad_step", "bad_term"}
+_HIDDEN = {"loss_per_seed", "loss_mean", "plan", "versions", "command", "problem", "tables", "bad_step", "bad_term"}
 
 
 def number(value: Any) -> str:
@@ -47,6 +47,23 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") 
     return (
         f'<div class="scroll"><table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
+
+
+def listed(runs: Sequence[RunRecord]) -> dict[str, str]:
+    """The tables that families put into their runs' summaries, by heading; one that is none is left out."""
+    found: dict[str, str] = {}
+    for run in runs:
+        for heading, content in (run.summary.get("tables") or {}).items():
+            given = content if isinstance(content, dict) else {}
+            columns, rows = given.get("columns"), given.get("rows")
+            if not isinstance(columns, list) or not isinstance(rows, list):
+                continue
+            if not all(isinstance(row, list) and len(row) == len(columns) > 0 for row in rows):
+                continue
+            name = f"<h3>{escape(run.name)}</h3>" if len(runs) > 1 else ""
+            shown = table([str(column) for column in columns], rows)
+            found[heading] = found.get(heading, "") + name + shown
+    return found
 
 
 def summary(runs: Sequence[RunRecord], chips: Sequence[str]) -> str:

@@ -197,6 +197,7 @@ EXPERIMENT = Experiment(
         ),
     },
     build=build_problem,
+    uses=("act", "export"),
     untrained=build_untrained,
     train=by_brax,
     key_aliases={**KEY_ALIASES, "env": "task"},

@@ -225,6 +225,7 @@ EXPERIMENT = Experiment(
         ),
     },
     build=build_problem,
+    uses=("sample", "top_k"),
     key_aliases=KEY_ALIASES,
     hints=HINTS,
 )

@@ -301,6 +301,7 @@ EXPERIMENT = Experiment(
         ),
     },
     build=build_problem,
+    uses=("act", "export"),
     key_aliases={"data": "data.file", **KEY_ALIASES},
     hints=HINTS,
     named_by=("agent", "task"),

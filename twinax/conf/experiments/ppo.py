@@ -199,6 +199,7 @@ EXPERIMENT = Experiment(
         ),
     },
     build=build_problem,
+    uses=("act", "export"),
     key_aliases=KEY_ALIASES,
     named_by=("env",),
 )

@@ -241,6 +241,7 @@ EXPERIMENT = Experiment(
         ),
     },
     build=build_problem,
+    uses=("act", "export", "play"),
     key_aliases=KEY_ALIASES,
     hints=HINTS,
     named_by=("world", "preset"),

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from twinax import ops
+from twinax.errors import TwinaxError
 from twinax.networks import MLP
 from twinax.noise import Draw
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, guided, spread
@@ -191,6 +192,12 @@ class HIQL(GCIVL):
     def act(self, networks, observations, given, noise, temperature):
         subgoal = _on_sphere(networks["high_actor"](observations, given).mode)
         return super().act(networks, observations, subgoal, noise, temperature)
+
+    def chain(self, networks, given):
+        raise TwinaxError(
+            "hiql acts by two networks that both read the observation, which is no chain that can be written for "
+            "elsewhere; run it by act of the loaded run"
+        )
 
     def values(self, networks, observations, given, noise):
         return super().values(networks, observations, self.point(networks, observations, given), noise)

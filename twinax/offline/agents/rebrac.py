@@ -173,6 +173,9 @@ class DinoReBRAC(ReBRAC):
     def act(self, networks, observations, given, noise, temperature):
         return super().act(networks, networks["encoder"](observations), given, noise, temperature)
 
+    def chain(self, networks, given):
+        return [("encoder", networks["encoder"], None), *super().chain(networks, given)]
+
     def values(self, networks, observations, given, noise):
         action = self.act(networks, observations, given, noise, 0.0)
         return ops.min(networks["critic"](networks["encoder"](observations), action), 0)

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 from twinax import tree
+from twinax.deploy import Trained, _export, _onnx, export, load_policy, load_torch_policy
+from twinax.deploy._torch_policy import arrays, make_torch_policy, structure
 from twinax.envs import CartPole, Pendulum
 from twinax.envs.biped import Biped
 from twinax.errors import TwinaxError
 from twinax.networks import ACTIVATIONS
-from twinax.ppo import Moments, Policy, _export, _onnx, export, load_policy, load_torch_policy, problem, torch_policy
+from twinax.ppo import Moments, Policy, problem
+from twinax.ppo._exportable import exportable
 
 SMALL: dict = {"worlds": 4, "steps": 4, "minibatches": 2}
 
@@ -28,7 +31,13 @@ def policy_of(world, seed=0, **settings) -> Policy:
     if subject.normalise_observations:
         size = world.observation_size
         moments = Moments(rng.normal(size=size), rng.uniform(0.01, 4, size), np.array(100.0))
-    return Policy.of(subject, {"networks": {"agent": agent}, "carry": {"observation": moments}}, step=7)
+    return Policy.of(subject, {"networks": {"agent": agent}, "carry": {"observation": moments}})
+
+
+def module_of(policy: Policy):
+    """As a plain PyTorch module."""
+    made = exportable(policy)
+    return make_torch_policy(structure(made), arrays(made))
 
 
 def by_hand(policy: Policy, x: np.ndarray, act, tanh: bool) -> np.ndarray:
@@ -68,7 +77,7 @@ def test_an_export_is_the_policy(tmp_path, kind, suffix):
     import torch
 
     policy = KINDS[kind]()
-    done = export(policy, tmp_path / f"policy{suffix}")
+    done = export(exportable(policy), tmp_path / f"policy{suffix}")
     assert done.difference < 1e-6
     rng = np.random.default_rng(1)
     x = (5 * rng.normal(size=(200, policy.inputs))).astype(np.float32)
@@ -88,15 +97,15 @@ def test_every_activation_can_be_exported(tmp_path, name):
 
     policy = policy_of(Pendulum(), activation=name)
     x = np.random.default_rng(2).normal(size=(50, 3)).astype(np.float32)
-    action = load_policy(export(policy, tmp_path / "policy.onnx").path).act(x)
+    action = load_policy(export(exportable(policy), tmp_path / "policy.onnx").path).act(x)
     np.testing.assert_allclose(action, by_hand(policy, x.astype(np.float64), ACTIVATIONS[name], False), atol=1e-5)
-    np.testing.assert_allclose(torch_policy(policy)(torch.from_numpy(x)).numpy(), action, atol=1e-5)
+    np.testing.assert_allclose(module_of(policy)(torch.from_numpy(x)).numpy(), action, atol=1e-5)
 
 
 def test_the_file_says_what_goes_in_and_out(tmp_path):
     import onnx
 
-    export(policy_of(CartPole()), tmp_path / "policy.onnx")
+    export(exportable(policy_of(CartPole())), tmp_path / "policy.onnx")
     model = onnx.load(tmp_path / "policy.onnx")
     assert (model.ir_version, model.opset_import[0].version) == (8, 13)
     assert [x.name for x in model.graph.input] == ["observation"]
@@ -109,7 +118,7 @@ def test_the_file_says_what_goes_in_and_out(tmp_path):
 
 
 def test_one_observation_or_many(tmp_path):
-    loaded = load_policy(export(policy_of(Pendulum()), tmp_path / "policy.onnx").path)
+    loaded = load_policy(export(exportable(policy_of(Pendulum())), tmp_path / "policy.onnx").path)
     assert loaded.act(np.zeros(3)).shape == (1,) and loaded.act(np.zeros((5, 3))).shape == (5, 1)
     with pytest.raises(TwinaxError, match=r"shape \(4,\); this policy needs \(3,\) or \(batch, 3\)"):
         loaded.act(np.zeros(4))
@@ -117,7 +126,7 @@ def test_one_observation_or_many(tmp_path):
 
 def test_a_robots_policy_comes_with_all_that_a_robot_needs(tmp_path):
     world = Biped(history=1)
-    done = export(policy_of(world, policy="tanh"), tmp_path / "policy.onnx")
+    done = export(exportable(policy_of(world, policy="tanh")), tmp_path / "policy.onnx", {"step": 7})
     assert [file.name for file in done.files] == ["policy.onnx", "biped.xml", "policy.json"]
     spec = json.loads((tmp_path / "policy.json").read_text())
     parts = spec["input"]["layout"]
@@ -147,7 +156,7 @@ def test_the_layout_of_an_observation_is_where_things_are():
 
 @pytest.mark.parametrize("file", ["policy.onnx", "biped.xml"])
 def test_a_file_that_was_changed_is_refused(tmp_path, file):
-    done = export(policy_of(Biped()), tmp_path / "policy.onnx")
+    done = export(exportable(policy_of(Biped())), tmp_path / "policy.onnx")
     changed = tmp_path / file
     changed.write_bytes(changed.read_bytes() + b" ")
     with pytest.raises(TwinaxError, match=f"{file} is not the file that was exported: its sha256"):
@@ -155,10 +164,10 @@ def test_a_file_that_was_changed_is_refused(tmp_path, file):
 
 
 def test_descriptions_that_are_wrong_are_refused(tmp_path):
-    path = export(policy_of(Pendulum()), tmp_path / "policy.onnx").path
+    path = export(exportable(policy_of(Pendulum())), tmp_path / "policy.onnx").path
     spec = json.loads((tmp_path / "policy.json").read_text())
     for change, match in (
-        ({"format": 2}, "has policy format 2, this twinax reads format 1"),
+        ({"format": 1}, "has policy format 1, this twinax reads format 2"),
         ({"sha256": {**spec["sha256"], "../x": ""}}, "'../x', which does not lie beside it"),
         ({"sha256": {**spec["sha256"], "gone.xml": ""}}, "gone.xml cannot be read: No such file"),
     ):
@@ -177,16 +186,16 @@ def test_a_wrong_graph_is_not_written(tmp_path, monkeypatch):
     policy = policy_of(Pendulum())
     wrong = dataclasses.replace(policy, agent=tree.map_leaves(lambda x: x * np.float32(1.001), policy.agent))
     right = _onnx.onnx_bytes
-    monkeypatch.setattr(_onnx, "onnx_bytes", lambda _: right(wrong))
+    monkeypatch.setattr(_onnx, "onnx_bytes", lambda _: right(exportable(wrong)))
     with pytest.raises(TwinaxError, match=r"differs from the library's by .* nothing was written"):
-        export(policy, tmp_path / "policy.onnx")
+        export(exportable(policy), tmp_path / "policy.onnx")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_network_that_loses_digits_everywhere_is_refused_and_says_why(tmp_path):
-    policy = policy_of(Biped(), hidden=(512, 256, 128), activation="elu", normalise_observations=True)
-    x = _onnx.observations(policy)
-    own = _onnx.difference(policy, x, policy.act(x))
+    policy = exportable(policy_of(Biped(), hidden=(512, 256, 128), activation="elu", normalise_observations=True))
+    x = policy.observations(_export.ROWS)
+    own = _export.difference(policy, x, policy.act(x))
     assert own > 1e-5
     with pytest.raises(TwinaxError, match=rf"more than 1e-05 \(the library's own differs by {own:.2g} between float32"):
         export(policy, tmp_path / "policy.onnx")
@@ -194,21 +203,21 @@ def test_a_network_that_loses_digits_everywhere_is_refused_and_says_why(tmp_path
 
 
 def test_wrong_choices_are_found():
-    policy = policy_of(CartPole())
-    x = _onnx.observations(policy)
+    policy = exportable(policy_of(CartPole()))
+    x = policy.observations(_export.ROWS)
     best = policy.act(x)
-    assert _onnx.difference(policy, x, best) == 0
-    assert _onnx.difference(policy, x, 1 - best) > 0.1
+    assert _export.difference(policy, x, best) == 0
+    assert _export.difference(policy, x, 1 - best) > 0.1
 
 
 @pytest.mark.parametrize("name", ["policy.pt", "policy.pth", "policy.pt2"])
 def test_pickles_are_not_written(tmp_path, name):
     with pytest.raises(TwinaxError, match=r"would hold a pickle.*policy\.safetensors"):
-        export(policy_of(Pendulum()), tmp_path / name)
+        export(exportable(policy_of(Pendulum())), tmp_path / name)
 
 
 def test_bad_places(tmp_path):
-    policy = policy_of(Pendulum())
+    policy = exportable(policy_of(Pendulum()))
     with pytest.raises(TwinaxError, match=r"'policy\.h5'; end its name with \.onnx or \.safetensors"):
         export(policy, tmp_path / "policy.h5")
     (tmp_path / "file").write_text("")
@@ -230,15 +239,79 @@ def test_the_module_is_plain_pytorch():
     import torch
 
     policy = policy_of(Pendulum(), policy="tanh", normalise_observations=True)
-    module = torch_policy(policy)
-    assert {name.split(".")[0] for name in module.state_dict()} == {
-        "layers",
-        "mean",
-        "deviation",
-        "low",
-        "high",
-        "limit",
-    }
+    module = module_of(policy)
+    assert {name.split(".")[0] for name in module.state_dict()} == {"normaliser", "actor", "action"}
+    assert "actor.layers.0.weight" in module.state_dict()
     x = torch.zeros(2, 3)
     program = torch.export.export(module, (x,), dynamic_shapes={"observation": {0: torch.export.Dim("batch")}})
     np.testing.assert_allclose(program.module()(torch.ones(5, 3)), module(torch.ones(5, 3)), rtol=1e-6)
+
+
+def perturbed(problem, size, seed=0):
+    """What was learned, with numbers everywhere: fresh actors begin nearly indifferent."""
+    rng = np.random.default_rng(seed)
+    state = problem.init(seed)
+
+    def moved(x):
+        return (x + size * rng.normal(size=x.shape)).astype(x.dtype)
+
+    return Trained(problem, dataclasses.replace(state, networks=tree.map_leaves(moved, state.networks)))
+
+
+def both_forms_act_alike(trained, x, tmp_path, **options):
+    """Export in both forms; each gives the actions that the library gives, and these are not all alike."""
+    import torch
+
+    wanted = trained.act(x, deterministic=True, **options)
+    assert len(np.unique(wanted)) > 1
+    for name in ("policy.onnx", "policy.safetensors"):
+        done = trained.export(tmp_path / name, **options)
+        assert done.difference < 1e-5
+        seen = torch.from_numpy(x.astype(done.description["input"]["type"]))
+        onnx = name.endswith("onnx")
+        action = load_policy(done.path).act(x) if onnx else load_torch_policy(done.path)(seen).numpy()
+        np.testing.assert_allclose(action, wanted, atol=1e-5)
+    np.testing.assert_allclose(trained.torch_module(**options)(seen).numpy(), wanted, atol=1e-5)
+
+
+AGENTS = ["IQL", "ReBRAC", "DinoReBRAC", "FQL", "GCBC", "HILP"]
+"""A normal actor, a squashed one, one behind an encoder, one that takes noise, one told a goal, one told a latent."""
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_offline_agents_are_exported(tmp_path, name):
+    from twinax.envs import PointMaze
+    from twinax.offline import MazeTask, agents, collect_maze, label_maze
+    from twinax.offline import problem as offline
+
+    maze = PointMaze("u")
+    data = label_maze(collect_maze(maze, trajectories=4, steps=25), maze, goal=(1.5, 1.5)).normalised("normal")
+    agent = getattr(agents, name)(hidden=(8, 8), actor_norm=True)
+    subject = offline(agent, finetuning=data, batch_size=4, task=MazeTask(maze, (1.5, 1.5), episodes=2))
+    x = np.random.default_rng(1).uniform(0, 4, (20, *subject.widths.shape)).astype(np.float32)
+    both_forms_act_alike(perturbed(subject, 0.1), x, tmp_path)
+
+
+def test_an_agent_that_is_no_chain_says_so():
+    from twinax.offline import agents
+
+    with pytest.raises(TwinaxError, match="hiql acts by two networks"):
+        agents.HIQL(hidden=(8,)).chain({}, None)
+
+
+@pytest.mark.parametrize("variant", ["iqn", "qr", "c51"])
+def test_agents_of_a_world_are_exported(tmp_path, variant):
+    from twinax.envs import TreasureHunt
+    from twinax.iqn import Learners, ReplayOptions
+    from twinax.iqn import problem as agents
+
+    sizes = {"width": 8, "quantiles": 4, "act_quantiles": 4, "cosines": 8, "batch_size": 4}
+    group = Learners(count=2, variant=variant, replay=ReplayOptions(memory=16, frames=2), **sizes)
+    subject = agents(TreasureHunt(num_agents=2, turns=6, height=8, width=8), {"learner": group})
+    cells = subject.world.view_cells
+    x = np.random.default_rng(1).integers(0, len(subject.world.codebook), (50, 2, cells))
+    trained = perturbed(subject, 0.5)
+    both_forms_act_alike(trained, x, tmp_path, agent=1)
+    assert not np.array_equal(trained.act(x, True, agent=0), trained.act(x, True, agent=1))
+    spec = json.loads((tmp_path / "policy.json").read_text())
+    assert spec["agent"] == "learner_1" and spec["output"]["names"] == list(subject.world.actions)

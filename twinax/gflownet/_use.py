@@ -1,0 +1,67 @@
+"""Objects of a trained GFlowNet: fresh ones, and the best of those that training found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax.tree_util as jtu
+import numpy as np
+
+from twinax.envs._state_rows import size_of
+from twinax.errors import TwinaxError
+from twinax.gflownet._metrics import best_distinct, stored
+from twinax.gflownet._trajectories import forward_rollout, rollout_draws
+from twinax.noise import numpy_draws
+from twinax.objects import Objects
+from twinax.parts import Table
+from twinax.problem import State
+
+if TYPE_CHECKING:
+    from twinax.gflownet._problem import GFlowNet
+
+AT_ONCE = 1024
+"""Trajectories that are rolled out side by side: their draws have to fit into memory."""
+
+
+LISTED = 10
+"""Best objects in a report."""
+
+
+@dataclass(frozen=True, eq=False)
+class Using:
+    """The functions of a GFlowNet's `Use`."""
+
+    problem: GFlowNet
+
+    def sample(self, state: State, number: int, seed: int) -> Objects:
+        """The trained policy as it is: without exploration, by the draws of evaluations at steps 0, 1, 2, ..."""
+        env, policy = self.problem.env, state.networks.policy
+        parts = []
+        for k, first in enumerate(range(0, number, AT_ONCE)):
+            rows = min(AT_ONCE, number - first)
+            draws = numpy_draws(rollout_draws(env, rows), seed, k, stream=1)
+            fresh = forward_rollout(env, lambda x: policy(x).forward_logits, draws["action"], draws["explore"])
+            parts.append(fresh.last)
+        states = jtu.tree_map(lambda *each: np.concatenate(each), *parts)
+        return self.shown(states, np.asarray(env.log_reward(states), np.float64))
+
+    def top_k(self, state: State, number: int) -> Objects:
+        """Of the store of finished objects, which holds the latest of training."""
+        objects = stored(state.carry)
+        if not size_of(objects):
+            raise TwinaxError("this run has finished no object yet, so there is no best one; train it first")
+        return self.shown(*best_distinct(self.problem.env, objects, number))
+
+    def tables(self, state: State) -> dict[str, Table]:
+        """The best objects, for a report."""
+        if not size_of(stored(state.carry)):
+            return {}
+        best = self.top_k(state, LISTED)
+        rows = [(text, log_reward, float(np.exp(log_reward))) for text, log_reward in best]
+        return {"Best objects": Table(("object", "log reward", "reward"), rows)}
+
+    def shown(self, states: Any, log_rewards: np.ndarray) -> Objects:
+        """States in human form."""
+        objects = self.problem.env.objects(states)
+        return Objects(states, log_rewards, [self.problem.env.text(objects, k) for k in range(size_of(states))])
