@@ -25,7 +25,7 @@ from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
 from twinax.gflownet._trajectories import Trajectories, forward_rollout, rollout_draws
 from twinax.noise import Draw
 from twinax.optimizer import Optimizer
-from twinax.parts import Compile, Judge, Present, Prove
+from twinax.parts import Compile, Judge, Present, Prove, Unit
 from twinax.problem import Inputs, Problem, State, Terms, two_results
 
 DESCRIBED = 20_000
@@ -150,7 +150,7 @@ class GFlowNet(Problem):
 
     @property
     def present(self) -> Present:
-        return Present(describe=self._describe)
+        return Present(unit=Unit("updates"), counts={"trajectories": self.batch_size}, describe=self._describe)
 
     def _describe(self) -> dict[str, Any]:
         facts = {"environment": repr(self.env), "objective": self.objective.name, "batch_size": self.batch_size}

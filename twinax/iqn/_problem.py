@@ -22,7 +22,7 @@ from twinax.iqn._replay import Batch, Replay, reprioritise, sample
 from twinax.networks import ema, frozen
 from twinax.noise import Draw, below
 from twinax.optimizer import Optimizer
-from twinax.parts import Judge, Present, Prove
+from twinax.parts import Judge, Present, Prove, Unit
 from twinax.problem import Inputs, Metrics, Problem, State, Terms
 
 Group = Learners | Players
@@ -330,7 +330,9 @@ class Agents(Problem):
 
     @property
     def present(self) -> Present:
-        return Present(describe=self._describe, members=self.members)
+        # A step of a world is one turn of all of its agents.
+        unit = Unit("environment steps", self.worlds * self.world.turns, "env_steps")
+        return Present(unit=unit, describe=self._describe, members=self.members)
 
     def members(self, networks: Any) -> dict[str, Any]:
         """Each agent's network."""

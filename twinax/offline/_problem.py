@@ -25,7 +25,7 @@ from twinax.offline._pretrained import statistics_of
 from twinax.offline._sampling import BatchOptions, batch_of_rows
 from twinax.offline._tasks import Task
 from twinax.optimizer import Optimizer
-from twinax.parts import Compile, Judge, Present, Prove
+from twinax.parts import Compile, Judge, Present, Prove, Unit
 from twinax.problem import Inputs, Metrics, Problem, State, Terms
 
 INFERRED_FROM = 10_000
@@ -188,7 +188,7 @@ class Offline(Phases, Problem):
 
     @property
     def present(self) -> Present:
-        return Present(describe=self._describe, members=dict)
+        return Present(unit=Unit("updates"), describe=self._describe, members=dict)
 
     def _describe(self) -> dict[str, Any]:
         sizes = {f"{phase} rows": self.datasets[phase].size for phase in self.phases}

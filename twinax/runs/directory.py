@@ -11,6 +11,7 @@ checkpoints/        one directory per saved step
 weights/            the networks alone by PyTorch's names, as of the last checkpoint: one safetensors file for each
 plots/              pictures.safetensors of the last evaluation, figures of an episode, and PNG files of the report
 films/              <name>-<step>.gif (and .mp4), one per film and evaluation, when the problem has any
+sinks.json          what is known of the sinks of the run, such as its id elsewhere
 tensorboard/        event files, when asked for
 report.html         written by `twinax report`
 
@@ -46,7 +47,8 @@ from twinax.runs import (
 _FOREIGN = {"parity.json", "compare.json"}
 # What a training has written before its first checkpoint.
 _BEGUN = {"config.yaml", "metrics.jsonl", "checkpoints", origin.FILE, sources.FOLDER, sources.SUMS}
-_OWN = {"metrics.csv", "summary.json", "weights", "plots", "films", "tensorboard", "report.html", "eval.json"}
+_BEGUN |= {"sinks.json", "tensorboard", "wandb"}
+_OWN = {"metrics.csv", "summary.json", "weights", "plots", "films", "report.html", "eval.json"}
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,6 @@ class RunDirectory:
     @property
     def films(self) -> Path:
         return self.path / "films"
-
-    @property
-    def tensorboard(self) -> Path:
-        return self.path / "tensorboard"
 
     def refuse_if_used(self) -> None:
         """Raise unless a new training may start here; touches nothing.
