@@ -88,14 +88,14 @@ class Bookkeeping:
                 self.logger = stack.enter_context(closing(Logger(file, self.logger.rows)))
             stack.enter_context(self.progress)
             stack.callback(self._end_sinks)
-            self.deliveries.start(self._start(), self.logger.rows, self._logged)
+            self.deliveries.start(self._facts_for_sinks(), self.logger.rows, self._logged)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._stack.__exit__(*error)
 
-    def _start(self) -> Start:
+    def _facts_for_sinks(self) -> Start:
         """What sinks are told at the beginning."""
         path = self.directory.path if self.directory is not None else None
         config = self.config or {"problem": self.problem.present.describe(), "trainer": self.plan.as_dict()}
