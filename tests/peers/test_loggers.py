@@ -15,10 +15,10 @@ import pytest
 from twinax import engines
 from twinax.runs import CallbackFailed, resume, train
 
-pytestmark = pytest.mark.peers
-
 sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
 from runs_probe import ProbeEngine, ProbeProblem
+
+pytestmark = pytest.mark.peers
 
 QUIET = {"progress": False, "log_every": 5, "evaluate_every": 20, "checkpoint_every": 10, "steps": 40}
 STEPS = [1, 5, 10, 15, 20, 25, 30, 35, 40]

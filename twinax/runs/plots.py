@@ -99,7 +99,8 @@ def curve(name: str, runs: Sequence[RunRecord], over: str = "steps") -> Callable
         elif min(series.values.min() for _, series in found) < 0 < max(series.values.max() for _, series in found):
             axes.axhline(0, color=INK, alpha=0.4, linewidth=0.8)
         axes.grid(True)
-        axes.set_xlabel("seconds of training" if over == "seconds" else unit.name if unit is not None else "steps")
+        counted = unit.name[:60] if unit is not None else "steps"
+        axes.set_xlabel("seconds of training" if over == "seconds" else counted, parse_math=False)
         axes.set_title(title(name), loc="left", fontsize=11, fontweight="bold", parse_math=False)
         axes.margins(x=0.01)
         _seed_legend(figure, [(COLOURS[index % len(COLOURS)], series) for index, series in found])
