@@ -200,12 +200,10 @@ def test_a_step_size_changes_without_a_new_compilation(mode, monkeypatch):
     engine.settings |= {"learning_rate": np.array(0.0)}
     engine.run(2)
     after = engine.state()
-    np.testing.assert_array_equal(
-        after.networks.policy.torso.layers[0].weight, before.networks.policy.torso.layers[0].weight
-    )
+    np.testing.assert_array_equal(after.networks.policy.layers[0].weight, before.networks.policy.layers[0].weight)
     assert after.networks.log_z != before.networks.log_z, "it has a rate of its own"
     engine.settings |= {"learning_rate": np.array(1e-3), "learning_rate/log_z": np.array(0.0)}
     engine.run(1)
     last = engine.state()
     assert last.networks.log_z == after.networks.log_z and engine.compile_seconds == compiled
-    assert (last.networks.policy.torso.layers[0].weight != after.networks.policy.torso.layers[0].weight).any()
+    assert (last.networks.policy.layers[0].weight != after.networks.policy.layers[0].weight).any()

@@ -62,7 +62,7 @@ FILES = [
     "checkpoints/0000000030", "checkpoints/.tmp-0000000030", "checkpoints/.old-0000000030", "films/x-0000000001.gif",
     "plots/episode-frames.png", "sources/own.xml", "parity.json", "sinks.json",
 ]  # fmt: skip
-FOLDERS = ["checkpoints", "weights", "plots", "films", "tensorboard", "wandb", "sources", "checkpoints/0000000020"]
+FOLDERS = ["checkpoints", "weights", "plots", "films", "tensorboard", "sources", "checkpoints/0000000020"]
 
 
 @pytest.mark.parametrize("name", [*FILES, *FOLDERS])

@@ -47,7 +47,9 @@ from twinax.runs import (
 _FOREIGN = {"parity.json", "compare.json"}
 # What a training has written before its first checkpoint.
 _BEGUN = {"config.yaml", "metrics.jsonl", "checkpoints", origin.FILE, sources.FOLDER, sources.SUMS}
-_BEGUN |= {"sinks.json", "tensorboard", "wandb"}
+_BEGUN |= {"sinks.json", "tensorboard"}
+# Folders that other packages fill, also with links of their own; nothing is read from there.
+_OTHERS = {"wandb"}
 _OWN = {"metrics.csv", "summary.json", "weights", "plots", "films", "report.html", "eval.json"}
 
 
@@ -104,7 +106,7 @@ class RunDirectory:
                 f"run.dir {self.path} already holds a training; continue it with `twinax resume {self.path}` "
                 "or choose a new run.dir"
             )
-        strangers = sorted(entries - _FOREIGN - _BEGUN)
+        strangers = sorted(entries - _FOREIGN - _BEGUN - _OTHERS)
         if strangers:
             raise TwinaxError(
                 f"run.dir {self.path} is not empty (it has '{strangers[0]}', {len(strangers)} entries in all) "

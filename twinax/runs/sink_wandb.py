@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from twinax.errors import require
+from twinax.runs import files
 from twinax.runs.metrics import Row
 from twinax.runs.sinks import Sink, Start, images, scalars
 
@@ -31,6 +32,8 @@ class WandB(Sink):
     def start(self, start: Start) -> str:
         import wandb
 
+        if start.dir is not None:
+            files.inside(start.dir, start.dir / "wandb")  # it would follow a link to anywhere
         self._run = wandb.init(
             project=self._project,
             name=start.name,
