@@ -95,7 +95,8 @@ def test_wandb(tmp_path):
                 if "loss" in row:
                     history.append((record.history.step.num, json.loads(row["loss"])))
     assert history == [(row["step"], pytest.approx(row["loss"])) for row in run.metrics]
-    assert {"picture/target", "film/greedy"} <= keys
+    for name in ("picture/target", "film/greedy"):
+        assert any(key.startswith(name) for key in keys), sorted(keys)
 
 
 def test_mlflow(tmp_path):
