@@ -41,10 +41,10 @@ def test_train_says_what_it_does_and_keeps_the_run(twinax, tmp_path, tiny):
 def test_loggers_by_name_and_by_code_go_on_with_the_run(twinax, tiny, tmp_path, monkeypatch):
     """Of anybody's own the options of the run keep the name, and a resume finds it again."""
     (tmp_path / "my_logs.py").write_text(
-        "from pathlib import Path\nfrom twinax.runs import Sink\n\n\nclass Notes(Sink):\n"
-        "    def start(self, start):\n        Path('notes').open('a').write(f'{start.id} {start.unit}\\n')\n"
-        "        return start.id or 'mine'\n\n"
-        "    def rows(self, rows):\n        Path('notes').open('a').write(''.join(f'{r[\"step\"]} ' for r in rows))\n"
+        "from twinax.runs import Sink\n\n\ndef note(text):\n    with open('notes', 'a') as file:\n"
+        "        file.write(text)\n\n\nclass Notes(Sink):\n"
+        "    def start(self, start):\n        note(f'{start.id} {start.unit}\\n')\n        return start.id or 'mine'\n\n"
+        "    def rows(self, rows):\n        note(''.join(f'{row[\"step\"]} ' for row in rows))\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     options = ["trainer.log_every=1", "run.dir=here", "logger=[tensorboard,my_logs:Notes]"]
