@@ -43,7 +43,8 @@ def test_loggers_by_name_and_by_code_go_on_with_the_run(twinax, tiny, tmp_path, 
     (tmp_path / "my_logs.py").write_text(
         "from twinax.runs import Sink\n\n\ndef note(text):\n    with open('notes', 'a') as file:\n"
         "        file.write(text)\n\n\nclass Notes(Sink):\n"
-        "    def start(self, start):\n        note(f'{start.id} {start.unit}\\n')\n        return start.id or 'mine'\n\n"
+        "    def start(self, start):\n        note(f'{start.id} {start.unit}\\n')\n"
+        "        return start.id or 'mine'\n\n"
         "    def rows(self, rows):\n        note(''.join(f'{row[\"step\"]} ' for row in rows))\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
