@@ -1,5 +1,8 @@
 """MLflow: a run in its store for each run here."""
 
+# These packages are extras that the type checker does not see.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import os

@@ -1,5 +1,8 @@
 """Trackio: a local database with a dashboard of its own."""
 
+# These packages are extras that the type checker does not see.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import os

@@ -1,5 +1,8 @@
 """Weights & Biases: a run there for each run here."""
 
+# These packages are extras that the type checker does not see.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import os
