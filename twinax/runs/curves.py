@@ -71,8 +71,9 @@ class RunRecord:
         """What the run was counted in; steps where its summary does not say."""
         told = self.summary.get("unit") or {}
         name, per_step = told.get("name"), told.get("per_step")
-        fits = isinstance(name, str) and isinstance(per_step, int) and 1 <= per_step < 2**53
-        return Unit(name, per_step) if fits else Unit()
+        if isinstance(name, str) and isinstance(per_step, int) and 1 <= per_step < 2**53:
+            return Unit(name, per_step)
+        return Unit()
 
     def names(self) -> list[str]:
         """Numbers in the log that were measured, in the order of their appearance."""
