@@ -18,6 +18,8 @@ NAMES = ("adam", "adamw", "sgd")
 CLIP_BY = ("all", "member")
 ALL = ""
 """The owner of every parameter where one optimizer has them all."""
+RATE = "learning_rate"
+"""The setting that is the step size of parameters without a rate of their own."""
 
 
 @checked
@@ -121,6 +123,21 @@ class Optimizer:
     def _scale(self, norm: Any) -> Any:
         # PyTorch's formula, with its 1e-6, so that every engine clips alike.
         return ops.minimum(self.clip_norm / (norm + 1e-6), ops.full((), 1.0, norm))
+
+    def settings(self) -> dict[str, np.ndarray]:
+        """The step sizes as arrays, so that changing them compiles nothing anew: `learning_rate`, and
+        `learning_rate/<name>` for each of `rates`.
+
+        >>> sorted(Optimizer(rates={"log_z": 0.1}).settings())
+        ['learning_rate', 'learning_rate/log_z']
+        """
+        named = {RATE: self.learning_rate, **{f"{RATE}/{first}": rate for first, rate in self.rates.items()}}
+        return {name: np.array(rate, np.float64) for name, rate in named.items()}
+
+    def setting(self, name: str) -> str:
+        """Which of `settings` is the step size of the parameter with this name."""
+        first = name.split(".")[0]
+        return f"{RATE}/{first}" if first in self.rates else RATE
 
     def rate(self, name: str) -> float:
         """The step size of the parameter with this name."""

@@ -105,9 +105,34 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Unit:
+    """What people count while a problem is trained.
+
+    >>> Unit("environment steps", 1024, "env_steps").told(10)
+    '10,240 environment steps (10 steps)'
+    """
+
+    name: str = "steps"
+    """In words, as axes and reports say it."""
+    per_step: int = 1
+    """How many of them one step has."""
+    column: str = ""
+    """Its name in the log; empty where it is the step itself."""
+
+    def told(self, steps: int) -> str:
+        """So many steps in words."""
+        own = f"{steps * self.per_step:,} {self.name}"
+        return own if self.per_step == 1 else f"{own} ({steps:,} steps)"
+
+
+@dataclass(frozen=True)
 class Present:
     """For people: what runs keep and show. Engines never read it."""
 
+    unit: Unit = Unit()
+    """What progress, speeds and axes are counted in."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Other things that a step has a fixed number of, such as trajectories, by their name in the log."""
     describe: Callable[[], dict[str, Any]] = _empty
     """Plain facts for a run's summary and report."""
     members: Callable[[Any], dict[str, Any]] = lambda networks: {"networks": networks}
@@ -123,6 +148,12 @@ class Present:
     """(state of one seed with NumPy leaves) -> tables for a report by their headings; asked for when a run ends."""
     not_saved: str = ""
     """What a checkpoint cannot hold and how a run goes on without it, as a sentence for who resumes it."""
+
+    @property
+    def columns(self) -> dict[str, int]:
+        """All that is counted beside steps, by its name in the log, with its number in one step."""
+        own = {self.unit.column: self.unit.per_step} if self.unit.column else {}
+        return {**own, **self.counts}
 
 
 @dataclass(frozen=True)

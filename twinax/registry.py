@@ -84,12 +84,17 @@ class Registry(Mapping[str, T]):
         entry: Any = self._entries[name]
         return import_code(entry, self.kind) if isinstance(entry, str) else entry
 
-    def find(self, name: str) -> T:
-        """What a name, an alias or `package.module:Name` stands for; unknown names list the known ones."""
+    def resolve(self, name: str) -> str:
+        """One of our names, or `package.module:Name`, behind a name or an alias; unknown names list the known ones."""
         own = self.aliases.get(name, name)
         if own in self._entries:
-            return self[own]
+            return own
         code = self.installed.get(own, own)
         if not is_code(code):
             raise UnknownName(self.kind, name, [*self, *self.installed])
-        return import_code(code, self.kind)
+        return code
+
+    def find(self, name: str) -> T:
+        """What a name, an alias or `package.module:Name` stands for."""
+        own = self.resolve(name)
+        return self[own] if own in self._entries else import_code(own, self.kind)

@@ -19,8 +19,8 @@ SEEDS_AS = ("auto", "threads", "program")
 TORCH_DEVICES = ("cpu", "cuda", "mps")
 """Kinds of device for the torch and hybrid modes; for the jax mode it is what JAX has."""
 LEAST = {
-    "steps": 1, "seed": 0, "seeds": 1, "chunk": 1, "log_every": 1, "evaluate_every": 0, "checkpoint_every": 0,
-    "keep": 1, "devices": 1,
+    "steps": 1, "env_steps": 1, "seed": 0, "seeds": 1, "chunk": 1, "log_every": 1, "evaluate_every": 0,
+    "checkpoint_every": 0, "keep": 1, "devices": 1,
 }  # fmt: skip
 
 
@@ -45,6 +45,8 @@ class TrainOptions:
     """Engine: torch (alias legacy), hybrid (PyTorch samples, JAX updates) or jax (one compiled program)."""
     steps: int = 20_000
     """Training steps of the whole run, those before a resume included; what a step is depends on the family."""
+    env_steps: int | None = None
+    """Environment steps of the whole run, in place of `steps`, for problems that act in one; rounded up to steps."""
     seed: int = 0
     """Root of initial weights and of all noise."""
     seeds: int = 1
@@ -69,14 +71,18 @@ class TrainOptions:
     """Device that computes: auto, cpu, cuda, cuda:1 (the second) or mps for PyTorch; auto, cpu, gpu, tpu for JAX."""
     devices: int = 1
     """Number of such devices that share out a run's worlds (jax mode, families that allow it); a CPU's are threads."""
-    tensorboard: bool = False
-    """Also write TensorBoard files into the run directory."""
+    logger: tuple[str, ...] = ()
+    """Where the log goes besides the run directory: tensorboard, wandb, mlflow, trackio, or package.module:Name."""
 
     def __post_init__(self):
         object.__setattr__(self, "mode", mode_name(self.mode))
         for name, smallest in LEAST.items():
             if (value := getattr(self, name)) is not None and value < smallest:
                 raise TwinaxError(f"{name} is {value}; it must be at least {smallest}")
+        if self.env_steps is not None and self.steps != TrainOptions.steps:
+            raise TwinaxError(
+                f"steps is {self.steps} and env_steps is {self.env_steps}; both say how long the run is: give one"
+            )
         if self.steps >= 2**31:
             raise TwinaxError(f"steps is {self.steps}; steps are counted in 32 bits, so at most {2**31 - 1}")
         if self.seed + self.seeds > 2**32:
@@ -118,7 +124,23 @@ class TrainOptions:
         """Those of a checkpoint, with what is not None changed."""
         known = {field.name for field in dataclasses.fields(cls)}
         kept = {name: value for name, value in values.items() if name in known}
-        return cls(**kept | {name: value for name, value in changed.items() if value is not None})
+        given = {name: value for name, value in changed.items() if value is not None}
+        return choose_options(cls(**kept), given)
+
+    def counted(self, column: str, per_step: int) -> TrainOptions:
+        """The same with a number of steps, for a problem that counts `per_step` of `column` in each.
+
+        >>> TrainOptions(env_steps=1000).counted("env_steps", 128).steps
+        8
+        """
+        if self.env_steps is None:
+            return self
+        if column != "env_steps":
+            raise TwinaxError(
+                f"env_steps is {self.env_steps}, but this problem takes no steps in an environment while it learns; "
+                "give its steps instead"
+            )
+        return dataclasses.replace(self, steps=-(-self.env_steps // per_step), env_steps=None)
 
     def with_intervals(self) -> TrainOptions:
         """The same with numbers for the intervals that a run may choose.
@@ -151,15 +173,17 @@ class TrainOptions:
         """Whether this step is followed by a checkpoint."""
         return step == self.steps or _every(step, self.checkpoint_every)
 
-    def next_chunk(self, done: int, limit: int) -> int:
-        """Steps to run next: at most `chunk` and `limit`, and never past an evaluation or a checkpoint.
+    def next_chunk(self, done: int, limit: int, at_rows: bool = False) -> int:
+        """Steps to run next: at most `chunk` and `limit`, never past an evaluation or a checkpoint, and with `at_rows`
+        not past a row of the log either.
 
         The very first step is a chunk of its own, so that a person soon sees that training goes on.
         """
         if done == 0:
             return 1
         ends = [self.steps]
-        ends += [(done // every + 1) * every for every in (self.evaluate_every, self.checkpoint_every) if every]
+        intervals = (self.evaluate_every, self.checkpoint_every, self.log_every if at_rows else 0)
+        ends += [(done // every + 1) * every for every in intervals if every]
         return max(1, min(self.chunk, limit, min(ends) - done))
 
 
@@ -169,4 +193,10 @@ def _every(step: int, every: int | None) -> bool:
 
 def choose_options(options: TrainOptions | None, changed: Mapping[str, Any]) -> TrainOptions:
     """Options with some of them changed; without any, the defaults."""
-    return dataclasses.replace(options or TrainOptions(), **changed)
+    chosen = options or TrainOptions()
+    if changed.get("env_steps") is not None:
+        # In place of the steps that were chosen before; given together they are refused.
+        changed = {"steps": TrainOptions.steps, **changed}
+    elif changed.get("steps") is not None:
+        changed = {"env_steps": None, **changed}
+    return dataclasses.replace(chosen, **changed)

@@ -24,8 +24,10 @@ def losses(path: Path) -> np.ndarray:
 def test_train_says_what_it_does_and_keeps_the_run(twinax, tmp_path, tiny):
     done = twinax("train", *tiny, "trainer.steps=3", "trainer.log_every=1")
     assert done.code == 0, done.err
+    before, _, after = done.out.partition("after 3 updates")
+    assert after, done.out
     for word in ("problem", "mode", "parameters", "device", "threads", "run "):
-        assert word in done.out.split("after 3 steps")[0]
+        assert word in before
     (run,) = (tmp_path / "runs").iterdir()
     assert run.name.endswith("-gflownet-hypergrid-trajectory_balance-jax-seed0")
     assert f"twinax report runs/{run.name}" in done.out
@@ -35,6 +37,24 @@ def test_train_says_what_it_does_and_keeps_the_run(twinax, tmp_path, tiny):
     again = twinax("train", "--quiet", *tiny, "trainer.steps=1")
     assert f"{run.name}-2" in again.out
     assert again.err == ""
+
+
+def test_loggers_by_name_and_by_code_go_on_with_the_run(twinax, tiny, tmp_path, monkeypatch):
+    """Of anybody's own the options of the run keep the name, and a resume finds it again."""
+    (tmp_path / "my_logs.py").write_text(
+        "from twinax.runs import Sink\n\n\ndef note(text):\n    with open('notes', 'a') as file:\n"
+        "        file.write(text)\n\n\nclass Notes(Sink):\n"
+        "    def start(self, start):\n        note(f'{start.id} {start.unit}\\n')\n"
+        "        return start.id or 'mine'\n\n"
+        "    def rows(self, rows):\n        note(''.join(f'{row[\"step\"]} ' for row in rows))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    options = ["trainer.log_every=1", "run.dir=here", "logger=[tensorboard,my_logs:Notes]"]
+    done = twinax("train", "--quiet", *tiny, "trainer.steps=2", *options)
+    assert done.code == 0, done.err
+    assert twinax("resume", "here", "--quiet", "trainer.steps=3").code == 0
+    assert (tmp_path / "notes").read_text() == "None updates\n1 2 mine updates\n3 "
+    assert len(list((tmp_path / "here" / "tensorboard").glob("events*"))) == 2
 
 
 def test_settings_may_stand_around_options(twinax, tiny):

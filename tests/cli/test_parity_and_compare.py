@@ -55,6 +55,8 @@ def row(mode: str, median: float, parameters: int = 10) -> dict:
     phases = {"torch": {"sample": 0.06, "loss": 0.04}, "hybrid": {"sample": 0.06, "sync": 0.02}}
     return {
         "mode": mode,
+        "unit": "updates",
+        "per_step": 1,
         "steps_per_second": [median, median * 0.9, median * 1.2],
         "parameters": parameters,
         "profile": phases.get(mode, {"sample": 0.001}),

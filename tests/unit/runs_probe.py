@@ -80,7 +80,7 @@ class ProbeEngine:
     def __init__(self, problem, options):
         self.problem, self.options = problem, options
         self.mode, self.dtype, self.chunk, self.seeds = options.mode, options.dtype, options.chunk, options.seeds
-        self.calls = []
+        self.calls, self.settings = [], {}
 
     def start(self, seed):
         self.states = [self._cast(self.problem.init(seed + i)) for i in range(self.seeds)]

@@ -92,7 +92,7 @@ def test_the_jax_engine_compiles_once(compilations):
     engine.run(CHUNK)
     engine.run(3)
     engine.run(2 * CHUNK + 1)
-    engine.settings = Exploration(epsilon=0.9, temperature=2.0, temperature_end=1.0, temperature_steps=7).settings()
+    engine.settings |= Exploration(epsilon=0.9, temperature=2.0, temperature_end=1.0, temperature_steps=7).settings()
     engine.run(CHUNK)
     kept = engine.state()
     engine.load(kept)
@@ -112,9 +112,9 @@ def test_the_hybrid_engine_compiles_one_update(compilations):
     assert engine.compile_seconds > 0
     compilations()
     lengths = engine.run(30)["length"]
-    engine.settings = Exploration(epsilon=1.0).settings()
+    engine.settings |= Exploration(epsilon=1.0).settings()
     engine.run(5)
-    engine.settings = engine.problem.inputs().settings
+    engine.settings |= engine.problem.inputs().settings
     assert compilations() == [] and len(set(lengths)) > 1
 
 
@@ -126,9 +126,9 @@ def test_settings_take_effect_at_once(mode):
     state = engine.state()
     plain = engine.run(5)
     engine.load(state)
-    engine.settings = Exploration(epsilon=1.0).settings()
+    engine.settings |= Exploration(epsilon=1.0).settings()
     explored = engine.run(5)
-    engine.settings = engine.problem.inputs().settings
+    engine.settings |= engine.problem.inputs().settings
     engine.load(state)
     again = engine.run(5)
     assert (plain["length"] != explored["length"]).any()

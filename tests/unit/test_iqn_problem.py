@@ -124,9 +124,9 @@ def test_all_agents_are_compiled_once(compilations, double_precision):
     assert any("_chunk" in line for line in compilations()), "the first run must be seen to compile"
     first = engine.compile_seconds
     plain = engine.run(2 * CHUNK + 1)["epsilon_iqn"]
-    engine.settings = {"epsilon/iqn": np.array([1.0, 0.5, 0.25])}
+    engine.settings |= {"epsilon/iqn": np.array([1.0, 0.5, 0.25])}
     changed = engine.run(1)
-    engine.settings = engine.problem.inputs().settings
+    engine.settings |= engine.problem.inputs().settings
     engine.load(engine.state())
     engine.run(3)
     assert compilations() == [] and engine.compile_seconds == first > 0

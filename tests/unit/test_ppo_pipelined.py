@@ -119,7 +119,7 @@ def test_both_halves_run_at_the_same_time():
     state = State(jnp.float32(1.0), None, None, None, jnp.int32(0), jnp.uint32(0))  # type: ignore[arg-type]
     from twinax.noise import Draw
 
-    made = SideBySide(Meeting(), lambda s: key_draws({"u": Draw(())}, s.seed, s.step), make_update)  # type: ignore
+    made = SideBySide(Meeting(), lambda s: key_draws({"u": Draw(())}, s.seed, s.step), lambda _: make_update)  # type: ignore
     made.compile(state, {}, None)
     after, terms = made.step(state, {})
     assert int(after.step) == 1 and np.isfinite(terms["loss"])

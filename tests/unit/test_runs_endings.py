@@ -120,18 +120,6 @@ def test_the_film_at_the_end_never_ends_a_run(tmp_path, monkeypatch, capsys):
     assert "KeyError" in json.loads((tmp_path / "run" / "summary.json").read_text())["notes"][0]
 
 
-def test_a_sink_that_fails_is_left_out():
-    from twinax.runs.logger import Logger
-
-    def sink(rows):
-        raise RuntimeError("event file")
-
-    logger = Logger(sinks=[sink])
-    logger.write([{"step": 1, "loss": 1.0}])
-    logger.write([{"step": 2, "loss": 1.0}])
-    assert len(logger.rows) == 2 and logger.mishaps == {"sink": "a log ends at step 1: RuntimeError: event file"}
-
-
 class Killed(BaseException):
     """Ends a training as a kill does: no handler of the library knows it."""
 

@@ -60,7 +60,7 @@ FILES = [
     ".tmp-config.yaml", "plots/.tmp-pictures.safetensors", "plots/pictures.safetensors", "plots/loss.png",
     "weights/networks.safetensors", "checkpoints/0000000020/meta.json", "checkpoints/0000000020/state.safetensors",
     "checkpoints/0000000030", "checkpoints/.tmp-0000000030", "checkpoints/.old-0000000030", "films/x-0000000001.gif",
-    "plots/episode-frames.png", "sources/own.xml", "parity.json",
+    "plots/episode-frames.png", "sources/own.xml", "parity.json", "sinks.json",
 ]  # fmt: skip
 FOLDERS = ["checkpoints", "weights", "plots", "films", "tensorboard", "sources", "checkpoints/0000000020"]
 

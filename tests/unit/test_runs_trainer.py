@@ -246,12 +246,6 @@ def test_resume_says_what_cannot_be(tmp_path):
     assert rows_of(run_dir)[-1]["step"] == 10
 
 
-def test_tensorboard_files_are_written(tmp_path):
-    pytest.importorskip("tensorboard")
-    train(ProbeProblem(), steps=5, tensorboard=True, run_dir=tmp_path / "run", progress=False)
-    assert len(list((tmp_path / "run" / "tensorboard").glob("events*"))) == 1
-
-
 def test_one_training_per_directory(tmp_path):
     directory = RunDirectory(tmp_path / "run")
     directory.create()

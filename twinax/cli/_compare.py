@@ -110,7 +110,7 @@ def print_result(result: dict[str, Any]) -> None:
     )
     _console.table(
         "speed",
-        ("mode", "steps/s", "middle half", "x", "compile s", "first step s", "parameters", "threads"),
+        ("mode", f"{rows[0]['unit']}/s", "middle half", "x", "compile s", "first step s", "parameters", "threads"),
         [
             (
                 row["mode"],
@@ -134,7 +134,7 @@ def print_result(result: dict[str, Any]) -> None:
                 row["mode"],
                 *(1e3 * row["profile"][name] if name in row["profile"] else None for name in phases),
                 1e3 * sum(row["profile"].values()),
-                1e3 / row["median"],
+                1e3 * row["per_step"] / row["median"],
             )
             for row in rows
         ],

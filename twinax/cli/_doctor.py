@@ -24,7 +24,10 @@ CORE = ("jax", "jaxlib", "equinox", "optax", "numpy", "safetensors", "hydra-core
 EXTRAS = {
     "torch": ("torch", "the torch and hybrid modes"),
     "matplotlib": ("plots", "pictures in reports"),
-    "tensorboard": ("tensorboard", "trainer.tensorboard=true"),
+    "tensorboard": ("tensorboard", "logger=tensorboard"),
+    "wandb": ("wandb", "logger=wandb"),
+    "mlflow-skinny": ("mlflow", "logger=mlflow"),
+    "trackio": ("trackio", "logger=trackio"),
     "gymnasium": ("gymnasium", "env=gymnasium"),
     "gymnax": ("gymnax", "env=gymnax"),
     "brax": ("brax", "env=brax"),

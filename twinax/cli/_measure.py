@@ -25,6 +25,7 @@ def run(found: Namespace) -> int:
     config = conf.compose(found.overrides)
     trainer, section = config.trainer, config.compare
     problem = conf.build_problem(config)
+    unit = problem.present.unit
     begin = time.perf_counter()
     engine = engines.make_engine(problem, conf.train_options(config))
     engine.start(config.seed)
@@ -41,7 +42,9 @@ def run(found: Namespace) -> int:
         "mode": trainer.mode,
         "steps": section.steps,
         "seconds": seconds,
-        "steps_per_second": [section.steps / value for value in seconds],
+        "steps_per_second": [section.steps * unit.per_step / value for value in seconds],
+        "unit": unit.name,
+        "per_step": unit.per_step,
         "first_step_seconds": first,
         "compile_seconds": engine.compile_seconds,
         "parameters": engine.num_parameters,

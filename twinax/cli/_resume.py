@@ -30,8 +30,9 @@ def run(found: Namespace) -> int:
     directory = Path(found.run)
     config = conf.restore_run(directory, found.overrides, found.trust)
     config.run.dir = str(directory)
-    options = conf.train_options(config, devices=provide_devices(config.trainer.devices))
+    devices = provide_devices(config.trainer.devices)
     problem = conf.build_problem(config)
+    options = conf.train_options(config, devices=devices)
     leads = is_leader()
     changed = options.as_dict()
     changed.pop("seed")
@@ -40,7 +41,7 @@ def run(found: Namespace) -> int:
         problem,
         progress=False if found.quiet or not leads else None,
         config=conf.as_dict(config),
-        announce=(lambda facts: _train.print_start(config, directory, facts)) if leads else None,
+        announce=(lambda facts: _train.print_start(config, directory, problem.present.unit, facts)) if leads else None,
         writes=leads,
         **changed,
     )

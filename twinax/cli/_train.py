@@ -5,9 +5,12 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twinax.cli import _console, _settings
+
+if TYPE_CHECKING:
+    from twinax.parts import Unit
 
 HELP = "train a problem and keep the run in a directory"
 
@@ -37,26 +40,30 @@ def train(config: Any, quiet: bool = False) -> Path:
     """Train what a configuration says; the run's directory."""
     from twinax import conf, runs
     from twinax.engines import is_leader, provide_devices
+    from twinax.runs.sinks import make_sinks
 
     # Not kept in the configuration: a run may go on with another number of processes.
-    options = conf.train_options(config, devices=provide_devices(config.trainer.devices))
+    devices = provide_devices(config.trainer.devices)
+    make_sinks(config.logger)  # what is missing for them is told before anything is built
     problem = conf.build_problem(config)
+    options = conf.train_options(config, devices=devices)
+    unit = problem.present.unit
     directory = _settings.choose_directory(config)
     config.run.dir = str(directory)
     leads = is_leader()
     shown = {"config": conf.as_dict(config), "progress": False if quiet or not leads else None}
     if (other := conf.find_experiment(config.experiment).train(config)) is not None:
-        print_start(config, directory)
-        result = other(problem, options.steps, options.seed, directory, **shown)
+        print_start(config, directory, unit)
+        result = other(problem, options.steps, options.seed, directory, sinks=make_sinks(options.logger), **shown)
     else:
-        announce = (lambda facts: print_start(config, directory, facts)) if leads else None
+        announce = (lambda facts: print_start(config, directory, unit, facts)) if leads else None
         result = runs.train(problem, options, run_dir=directory, announce=announce, writes=leads, **shown)
     if leads:
         print_end(result.summary, directory)
     return directory
 
 
-def print_start(config: Any, directory: Path, facts: Mapping[str, Any] | None = None) -> None:
+def print_start(config: Any, directory: Path, unit: Unit, facts: Mapping[str, Any] | None = None) -> None:
     """What is about to happen."""
     from twinax.platforms import device_label
     from twinax.runs.summary import threads
@@ -66,18 +73,21 @@ def print_start(config: Any, directory: Path, facts: Mapping[str, Any] | None = 
     _console.facts(
         {
             "problem": _settings.sentence(config),
-            "mode": f"{mode}, {config.trainer.dtype}, {config.trainer.steps:,} steps, seed {config.seed}{seeds}",
+            "mode": f"{mode}, {config.trainer.dtype}, {unit.told(config.trainer.steps)}, seed {config.seed}{seeds}",
             **numbers,
             "device": f"{device_label(mode, config.trainer.device)}, {threads(mode)} threads",
             "run": directory,
+            **({"logger": ", ".join(config.logger)} if config.logger else {}),
         }
     )
 
 
 def print_end(summary: dict[str, Any], directory: Path) -> None:
     """What came out, and what to do next."""
+    from twinax.parts import Unit
     from twinax.runs.summary import NO_RESULTS
 
-    rows = _console.metric_rows(summary, NO_RESULTS)
-    _console.table(f"after {summary['steps']:,} steps", ("metric", "value"), rows)
+    rows = _console.metric_rows(summary, (*NO_RESULTS, *summary["counts"]))
+    unit = Unit(**summary["unit"])
+    _console.table(f"after {unit.told(summary['steps'])}", ("metric", "value"), rows)
     _console.facts({"run": directory, "next": f"twinax report {directory}"})

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from twinax.conf._compose import compose, restore, restore_run, split_commas
 from twinax.conf._keys import documentation, known_keys
 from twinax.conf._registry import Experiment, Group, Preset, experiment_names, find_experiment
-from twinax.conf._sections import Root, as_dict, train_options
+from twinax.conf._sections import Root, as_dict, count_steps, train_options
 
 __all__ = [
     "Experiment",
@@ -35,8 +35,14 @@ __all__ = [
 
 
 def build_problem(config: Root):
-    """The problem that a configuration describes, built by its experiment's own file."""
-    return find_experiment(config.experiment).build(config)
+    """The problem that a configuration describes, built by its experiment's own file.
+
+    trainer.env_steps is written into the configuration as trainer.steps: what it is depends on the problem.
+    """
+    build = find_experiment(config.experiment).build
+    if config.trainer.env_steps is not None:
+        count_steps(config, build(config))  # and once more: a problem may read how long it is trained
+    return build(config)
 
 
 def build_untrained(config: Root, tell: Callable[[str], None] | None = None):

@@ -6,6 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from twinax.conf._registry import Experiment
 
+
+def _listed(value: str) -> str:
+    """One name as a list of it; none and null are an empty one."""
+    return value if value.startswith("[") else "[]" if value in ("", "none", "null") else f"[{value}]"
+
+
 KEYS: Mapping[str, str | Callable[[str], list[str]]] = {
     "num_train_steps": "trainer.steps",
     "num_steps": "trainer.steps",
@@ -14,6 +20,7 @@ KEYS: Mapping[str, str | Callable[[str], list[str]]] = {
     "logging.eval_each": "trainer.evaluate_every",
     "logging.track_each": "trainer.evaluate_every",
     "device": "trainer.device",
+    "logger": lambda value: [f"logger={_listed(value)}"],
     "float_precision": lambda value: [f"trainer.dtype=float{value}"],
 }
 """Key aliases that hold for every experiment; a family adds its own in `Experiment.key_aliases`."""

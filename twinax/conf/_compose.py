@@ -273,6 +273,12 @@ def _set_values(config, values: dict[str, Any], experiment: Experiment):
     from omegaconf import OmegaConf
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
 
+    given = [key for key in ("trainer.steps", "trainer.env_steps") if values.get(key) is not None]
+    if len(given) > 1:
+        told = " and ".join(f"{key}={values[key]}" for key in given)
+        raise TwinaxError(f"{told} both say how long the run is; give one of them")
+    if given == ["trainer.steps"]:
+        config.trainer.env_steps = None  # of two that were given at different times the later holds
     for key, value in values.items():
         _refuse_size(key, value)
         try:

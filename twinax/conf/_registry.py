@@ -78,7 +78,7 @@ class Experiment:
     """The same for a policy that is only used, where that needs less than training; see `conf.build_untrained`."""
     train: Callable[[Any], Callable[..., Any] | None] = lambda config: None
     """From the root dataclass to a way of training other than by an engine, if it asks for one:
-    `(problem, steps, seed, run_dir, config, progress) -> Run`."""
+    `(problem, steps, seed, run_dir, config, progress, sinks) -> Run`."""
     key_aliases: Mapping[str, str | Callable[[str], list[str]]] = field(default_factory=dict)
     """Older key to the present key, or to a function from the value to whole overrides."""
     hints: Mapping[str, str] = field(default_factory=dict)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twinax.conf._mirror import mirror, restore
 from twinax.errors import TwinaxError
+from twinax.runs.sinks import LOGGERS
 from twinax.train_options import TrainOptions, mode_name
 
-ROOTS = ("seed", "seeds")
+if TYPE_CHECKING:
+    from twinax.problem import Problem
+
+ROOTS = ("seed", "seeds", "logger")
 """Options of a run that stand at the root: seed=1 is short."""
 
 
@@ -77,6 +81,13 @@ def as_dict(config: Root) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
+def count_steps(config: Root, problem: Problem) -> None:
+    """Write trainer.env_steps, where it was given, as the steps that it is for this problem."""
+    unit = problem.present.unit
+    config.trainer.steps = train_options(config).counted(unit.column, unit.per_step).steps
+    config.trainer.env_steps = None
+
+
 def at_least(least: int, **values: int | None) -> None:
     """Refuse integers below `least`; keywords name them, with __ for a dot. None passes."""
     for name, value in values.items():
@@ -86,13 +97,18 @@ def at_least(least: int, **values: int | None) -> None:
 
 def train_options(config: Root, **changed: Any) -> TrainOptions:
     """How a configuration is run."""
-    return restore(config.trainer, "trainer", **{name: getattr(config, name) for name in ROOTS} | changed)
+    roots = {name: getattr(config, name) for name in ROOTS}
+    if config.trainer.env_steps is not None:
+        # In place of the steps that an experiment begins with; a person who gives both was told so before.
+        changed = {"steps": TrainOptions.steps, **changed}
+    return restore(config.trainer, "trainer", **roots | changed)
 
 
 def check(config: Root) -> Root:
     """Refuse values that no experiment can use, and write modes by their own names."""
     compare = config.compare
     config.trainer.mode = train_options(config).mode
+    config.logger = [LOGGERS.resolve(name) for name in config.logger]
     at_least(0, compare__warm_up=compare.warm_up)
     at_least(
         1,

@@ -50,7 +50,7 @@ class Engine(ABC):
     def __init__(self, problem: Problem, options: TrainOptions):
         self.problem, self.options = problem, options
         self.dtype, self.chunk, self.seeds = options.dtype, options.chunk, options.seeds
-        self.settings: dict[str, np.ndarray] = dict(problem.inputs().settings)
+        self.settings: dict[str, np.ndarray] = {**problem.inputs().settings, **problem.optimizer.settings()}
         self.compile_seconds = 0.0
         self.num_parameters = 0
         self._tables: dict[str, Any] | None = None

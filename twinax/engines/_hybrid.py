@@ -32,6 +32,7 @@ class HybridEngine(TorchEngine):
         self._structure: Any = None
         self._programs: dict[Any, Any] = {}
         self._sync: Any = None
+        self._rates: dict[str, jax.Array] = {}
 
     def _load(self, state: State) -> None:
         super()._load(state)
@@ -55,13 +56,13 @@ class HybridEngine(TorchEngine):
     def _program(self, loss: Loss, still: tuple[str, ...] = ()):
         """One compiled update per loss and networks left out.
 
-        `(trained, batch) -> (trained, terms)`, trained as in `_trained`.
+        `(trained, batch, step sizes) -> (trained, terms)`, trained as in `_trained`.
         """
         key = (getattr(loss, "__func__", loss), still)
         if key not in self._programs:
-            update = make_update(self.problem)
 
-            def step(trained: list[Any], batch):
+            def step(trained: list[Any], batch, rates):
+                update = make_update(self.problem, rates)
                 networks, moments = jtu.tree_unflatten(self._structure, trained)
                 state, terms = update(State(networks, None, None, moments, None, None), loss, batch, still)
                 return jtu.tree_leaves((state.networks, state.optimizer)), terms
@@ -69,11 +70,16 @@ class HybridEngine(TorchEngine):
             self._programs[key] = jax.jit(step, donate_argnums=0, compiler_options=self.compiler_options)
         return self._programs[key]
 
+    def _take_rates(self) -> None:
+        """The step sizes in the settings of now."""
+        names = self.problem.optimizer.settings()
+        self._rates = {name: jnp.asarray(self.settings[name], self.dtype) for name in names}
+
     def _cross(self, state: State, loss: Loss, batch: Any, still: tuple[str, ...] = ()) -> tuple[State, Metrics]:
         batch, program = to_jax(batch, narrow="allow"), self._program(loss, still)
         first = not self.compile_seconds
         begin = time.perf_counter()
-        self._trained, terms = program(self._trained, batch)
+        self._trained, terms = program(self._trained, batch, self._rates)
         if first:
             jax.block_until_ready(terms)
             self.compile_seconds = time.perf_counter() - begin
@@ -82,6 +88,7 @@ class HybridEngine(TorchEngine):
 
     def _run(self, steps: int) -> dict[str, np.ndarray]:
         inputs = self._inputs()
+        self._take_rates()
         logs = []
         with torch.no_grad(), one_torch_thread():
             for _ in range(steps):
@@ -99,6 +106,7 @@ class HybridEngine(TorchEngine):
     def _crossing_phases(self, repeats: int) -> dict[str, float]:
         kept = self.state()
         inputs = self._inputs()
+        self._take_rates()
         program = self._program(self.problem.loss)
         times: dict[str, list[float]] = {name: [] for name in ("sample", "convert", "step", "push")}
         for k in range(repeats + 3):
@@ -108,7 +116,7 @@ class HybridEngine(TorchEngine):
             marks.append(time.perf_counter())
             batch = to_jax(batch, narrow="allow")
             marks.append(time.perf_counter())
-            self._trained, _ = program(self._trained, batch)
+            self._trained, _ = program(self._trained, batch, self._rates)
             jax.block_until_ready(self._trained)
             marks.append(time.perf_counter())
             self._sync.push(self._trees()[0])

@@ -57,19 +57,24 @@ def gradients(
     return ops.switch_size(rules.count(batch), rules.sizes, at_size)
 
 
-def make_update(problem: Problem) -> Update:
-    """The update primitive: differentiate a loss and apply the problem's optimizer."""
-    return updating(problem.optimizer, lambda *given: gradients(problem, *given))
+def make_update(problem: Problem, settings: Mapping[str, Any] | None = None) -> Update:
+    """The update primitive: differentiate a loss and apply the problem's optimizer, with the step sizes in `settings`
+    where they may have changed."""
+    return updating(problem.optimizer, lambda *given: gradients(problem, *given), settings)
 
 
-def updating(optimizer: Optimizer, differentiate: Callable[..., tuple[tuple[Any, Metrics], Any]]) -> Update:
+def updating(
+    optimizer: Optimizer,
+    differentiate: Callable[..., tuple[tuple[Any, Metrics], Any]],
+    settings: Mapping[str, Any] | None = None,
+) -> Update:
     """An update primitive from a way to differentiate: (loss, networks, batch) -> ((value, log), gradients)."""
 
     def update(state: State, loss: Loss, batch: Any, still: tuple[str, ...] = ()) -> tuple[State, Metrics]:
         if still:
             return partial_update(update, state, loss, batch, still)
         (value, log), grads = ops.across_shards(differentiate(logging(loss), state.networks, batch))
-        networks, moments, norm = apply_update(optimizer, state.networks, grads, state.optimizer)
+        networks, moments, norm = apply_update(optimizer, state.networks, grads, state.optimizer, settings)
         state = dataclasses.replace(state, networks=networks, optimizer=moments)
         return state, {"loss": value, **log, "grad_norm": norm}
 
@@ -108,7 +113,7 @@ class JaxEngine(Engine):
         # Seeds and devices have their halves one after the other, within their common program.
         self._beside: SideBySide | None = None
         if devices == seeds == 1 and problem.compile.halves is not None:
-            self._beside = SideBySide(problem, self._draws, make_update(problem))
+            self._beside = SideBySide(problem, self._draws, lambda inputs: make_update(problem, inputs.settings))
         self._evaluation = jax.jit(self._evaluate_all)
 
     def _load(self, state: State) -> None:
@@ -138,7 +143,8 @@ class JaxEngine(Engine):
     # Training
 
     def _one_step(self, state: State, inputs) -> tuple[State, Metrics]:
-        state, terms = self.problem.step(state, self._draws(state), inputs, make_update(self.problem))
+        update = make_update(self.problem, inputs.settings)
+        state, terms = self.problem.step(state, self._draws(state), inputs, update)
         return dataclasses.replace(state, step=state.step + 1), terms
 
     def _draws(self, state: State) -> dict[str, Any]:

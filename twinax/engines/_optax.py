@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import jax
@@ -12,14 +13,17 @@ from twinax import tree
 from twinax.optimizer import Moments, Optimizer
 
 
-def apply_update(recipe: Optimizer, networks: Any, gradients: Any, moments: Moments) -> tuple[Any, Moments, jax.Array]:
-    """New networks, new moments, and the norm of the gradients before clipping."""
+def apply_update(
+    recipe: Optimizer, networks: Any, gradients: Any, moments: Moments, settings: Mapping[str, Any] | None = None
+) -> tuple[Any, Moments, jax.Array]:
+    """New networks, new moments, and the norm of the gradients before clipping; `settings` has the step sizes of now,
+    which otherwise are the recipe's."""
     if recipe.separate:
-        return _apply_separately(recipe, networks, gradients, moments)
-    return _apply_together(recipe, networks, gradients, moments)
+        return _apply_separately(recipe, networks, gradients, moments, settings)
+    return _apply_together(recipe, networks, gradients, moments, settings)
 
 
-def _apply_together(recipe: Optimizer, networks: Any, gradients: Any, moments: Moments):
+def _apply_together(recipe: Optimizer, networks: Any, gradients: Any, moments: Moments, settings: Any):
     """All parameters by one optimizer."""
     # As products: XLA's plain sum on the CPU adds one number after the other.
     norm = jnp.sqrt(sum(jnp.vdot(g, g) for g in jax.tree.leaves(gradients)))
@@ -34,7 +38,8 @@ def _apply_together(recipe: Optimizer, networks: Any, gradients: Any, moments: M
         count, first, second = after.count, after.mu, after.nu
     # Divided as an integer, the count would be a float32 even in a float64 run.
     factor = recipe.factor(moments.count.astype(norm.dtype))
-    rates = [recipe.rate(name) * factor for name in tree.named_leaves(networks)]
+    names = tree.named_leaves(networks)
+    rates = [(settings[recipe.setting(name)] if settings else recipe.rate(name)) * factor for name in names]
     rates = jax.tree.unflatten(jax.tree.structure(networks), rates)
 
     def move(parameter, update, rate):
@@ -48,14 +53,15 @@ def _apply_together(recipe: Optimizer, networks: Any, gradients: Any, moments: M
     return jax.tree.map(move, networks, updates, rates), Moments(count, first, second), norm
 
 
-def _apply_separately(recipe: Optimizer, networks: Any, gradients: Any, moments: Moments):
+def _apply_separately(recipe: Optimizer, networks: Any, gradients: Any, moments: Moments, settings: Any):
     """Each network by an optimizer of its own."""
     trees = (networks, gradients, moments.first, moments.second)
     parts = [recipe.owned(tree.named_leaves(part)) for part in trees]
     counts, norms, new = {}, [], ({}, {}, {})
     for owner in parts[0]:
         mine, slopes, first, second = (part[owner] for part in parts)
-        found, after, norm = _apply_together(recipe, mine, slopes, Moments(moments.count[owner], first, second))
+        before = Moments(moments.count[owner], first, second)
+        found, after, norm = _apply_together(recipe, mine, slopes, before, settings)
         counts[owner] = after.count
         norms.append(norm)
         for whole, part in zip(new, (found, after.first, after.second), strict=True):

@@ -20,18 +20,18 @@ from twinax.problem import Metrics, Problem, State, Update
 class SideBySide:
     """One step of a problem that has halves; see `Compile.halves`."""
 
-    def __init__(self, problem: Problem, draw: Callable[[State], dict[str, Any]], update: Update):
+    def __init__(self, problem: Problem, draw: Callable[[State], dict[str, Any]], make: Callable[[Any], Update]):
         halves = problem.compile.halves
         assert halves is not None
         one, other, join = halves
 
         def joined(state: State, first: Any, second: Any, inputs) -> tuple[State, Metrics]:
-            state, terms = join(state, first, second, draw(state), inputs, update)
+            state, terms = join(state, first, second, draw(state), inputs, make(inputs))
             return dataclasses.replace(state, step=state.step + 1), terms
 
         # Each program makes the draws that it needs; those that it does not use are never computed.
         self._one: Any = jax.jit(lambda state, inputs: one(state, draw(state), inputs))
-        self._other: Any = jax.jit(lambda state, inputs: other(state, draw(state), inputs, update))
+        self._other: Any = jax.jit(lambda state, inputs: other(state, draw(state), inputs, make(inputs)))
         self._join: Any = jax.jit(joined)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinax")
 

@@ -58,11 +58,12 @@ class TorchUpdate:
         self.recipe, self.prepare = recipe, prepare or (lambda batch: batch)
         self.parameters = tree.named_leaves(networks)
         # One group for each rate: a fused step costs as much for a group as for a parameter.
-        by_rate: dict[tuple[str, float], list[Any]] = {}
+        by_rate: dict[tuple[str, str], list[Any]] = {}
         for name, parameter in self.parameters.items():
-            by_rate.setdefault((recipe.owner(name), recipe.rate(name)), []).append(parameter)
-        groups = [{"params": parameters, "lr": rate} for (_, rate), parameters in by_rate.items()]
-        self.owners = [owner for owner, _ in by_rate]
+            by_rate.setdefault((recipe.owner(name), recipe.setting(name)), []).append(parameter)
+        rates = recipe.settings()
+        groups = [{"params": parameters, "lr": float(rates[rate])} for (_, rate), parameters in by_rate.items()]
+        self.owners, self.rates = ([key[k] for key in by_rate] for k in range(2))
         if recipe.name == "sgd":
             self.optimizer: torch.optim.Optimizer = torch.optim.SGD(groups)
         else:
@@ -74,6 +75,12 @@ class TorchUpdate:
         self.counts = {name: int(count) for name, count in counts.items()}
         self.base = [group["lr"] for group in self.optimizer.param_groups]
         self._load(moments)
+
+    def take(self, settings: Mapping[str, Any]) -> None:
+        """Go on with the step sizes in an engine's settings."""
+        self.base = [float(settings[name]) for name in self.rates]
+        for group, rate in zip(self.optimizer.param_groups, self.base, strict=True):
+            group["lr"] = rate
 
     def _load(self, moments: Moments) -> None:
         if self.recipe.name == "sgd":
@@ -204,6 +211,7 @@ class TorchEngine(Engine):
 
     def _run(self, steps: int) -> dict[str, np.ndarray]:
         inputs = self._inputs()
+        self._update.take(self.settings)
         logs: dict[str, list[float]] = {}
         for _ in range(steps):
             state, terms = self.problem.step(self._state, self._draws(int(self._state.step)), inputs, self._update)

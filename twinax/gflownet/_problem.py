@@ -26,7 +26,7 @@ from twinax.gflownet._use import Using
 from twinax.networks import NetworkFactory
 from twinax.noise import Draw
 from twinax.optimizer import Optimizer
-from twinax.parts import Compile, Judge, Present, Prove, Use
+from twinax.parts import Compile, Judge, Present, Prove, Unit, Use
 from twinax.problem import Inputs, Problem, State, Terms, two_results
 from twinax.recipe import remembered
 
@@ -152,7 +152,8 @@ class GFlowNet(Problem):
 
     @property
     def present(self) -> Present:
-        return Present(describe=self._describe, tables=Using(self).tables)
+        counts = {"trajectories": self.batch_size}
+        return Present(unit=Unit("updates"), counts=counts, describe=self._describe, tables=Using(self).tables)
 
     @property
     def use(self) -> Use:

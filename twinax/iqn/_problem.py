@@ -22,7 +22,7 @@ from twinax.iqn._use import Using
 from twinax.networks import ema, frozen
 from twinax.noise import Draw, below
 from twinax.optimizer import Optimizer
-from twinax.parts import Judge, Present, Prove, Use
+from twinax.parts import Judge, Present, Prove, Unit, Use
 from twinax.problem import Inputs, Metrics, Problem, State, Terms
 from twinax.ranges import check_counts, check_shares
 from twinax.recipe import remembered
@@ -332,7 +332,9 @@ class Agents(Problem):
 
     @property
     def present(self) -> Present:
-        return Present(describe=self._describe, members=self.members)
+        # A step of a world is one turn of all of its agents.
+        unit = Unit("environment steps", self.worlds * self.world.turns, "env_steps")
+        return Present(unit=unit, describe=self._describe, members=self.members)
 
     @property
     def use(self) -> Use:

@@ -26,7 +26,7 @@ from twinax.offline._sampling import BatchOptions, batch_of_rows
 from twinax.offline._tasks import Task
 from twinax.offline._use import Using
 from twinax.optimizer import Optimizer
-from twinax.parts import Compile, Judge, Present, Prove, Use
+from twinax.parts import Compile, Judge, Present, Prove, Unit, Use
 from twinax.problem import Inputs, Metrics, Problem, State, Terms
 from twinax.recipe import remembered
 
@@ -197,7 +197,7 @@ class Offline(Phases, Problem):
 
     @property
     def present(self) -> Present:
-        return Present(describe=self._describe, members=dict)
+        return Present(unit=Unit("updates"), describe=self._describe, members=dict)
 
     @property
     def use(self) -> Use:

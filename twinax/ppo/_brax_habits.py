@@ -54,7 +54,6 @@ WITHIN: dict[str, dict[str, Any]] = {
         "log_every": None,
         "evaluate_every": None,
         "checkpoint_every": None,
-        "tensorboard": False,
     },
 }
 """What besides is so when Brax's own program trains: it has one seed, and evaluates when it likes."""

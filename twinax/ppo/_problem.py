@@ -19,7 +19,7 @@ from twinax.errors import TwinaxError
 from twinax.exportable import Exportable
 from twinax.noise import Draw, below, numpy_draws
 from twinax.optimizer import Optimizer
-from twinax.parts import Compile, Judge, Present, Prove, Use
+from twinax.parts import Compile, Judge, Present, Prove, Unit, Use
 from twinax.ppo._judge import Judging
 from twinax.ppo._learning import join_halves, learn_passes, minibatch_rows
 from twinax.ppo._losses import policy_loss, standardised, value_loss
@@ -163,6 +163,7 @@ class PPO(Options, Problem):
         hidden = isinstance(self.world, Restarting)
         lost = f"the state of {self.world.name} is hidden and was not saved: its {self.worlds} episodes start anew"
         return Present(
+            unit=Unit("environment steps", self.worlds * self.steps, "env_steps"),
             describe=self._describe,
             show=self._show,
             film=self.film,

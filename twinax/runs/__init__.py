@@ -14,15 +14,38 @@ if TYPE_CHECKING:
     from twinax.runs import checkpoint
     from twinax.runs.directory import RunDirectory, find_runs
     from twinax.runs.report import write_report
-    from twinax.runs.trainer import Diverged, EvaluationFailed, Interrupted, Removed, Run, resume, train
+    from twinax.runs.sink_mlflow import MLflow
+    from twinax.runs.sink_tensorboard import TensorBoard
+    from twinax.runs.sink_trackio import Trackio
+    from twinax.runs.sink_wandb import WandB
+    from twinax.runs.sinks import Sink, Start
+    from twinax.runs.trainer import (
+        CallbackFailed,
+        Diverged,
+        EvaluationFailed,
+        Interrupted,
+        Removed,
+        Run,
+        Training,
+        resume,
+        train,
+    )
 
 __all__ = [
+    "CallbackFailed",
     "Diverged",
     "EvaluationFailed",
     "Interrupted",
+    "MLflow",
     "Removed",
     "Run",
     "RunDirectory",
+    "Sink",
+    "Start",
+    "TensorBoard",
+    "Trackio",
+    "Training",
+    "WandB",
     "checkpoint",
     "find_runs",
     "resume",
@@ -31,6 +54,14 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CallbackFailed": "trainer",
+    "MLflow": "sink_mlflow",
+    "Sink": "sinks",
+    "Start": "sinks",
+    "TensorBoard": "sink_tensorboard",
+    "Trackio": "sink_trackio",
+    "Training": "trainer",
+    "WandB": "sink_wandb",
     "Diverged": "trainer",
     "EvaluationFailed": "trainer",
     "Interrupted": "trainer",

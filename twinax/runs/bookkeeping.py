@@ -17,12 +17,14 @@ from twinax import tree
 from twinax.networks import num_parameters
 from twinax.problem import Problem, State
 from twinax.runs import checkpoint, episodes, metrics
+from twinax.runs.deliveries import Deliveries
 from twinax.runs.directory import RunDirectory, container
 from twinax.runs.divergence import Watch, doubt
 from twinax.runs.endings import Run, diverged, removed
-from twinax.runs.logger import Logger, tensorboard_sink
+from twinax.runs.logger import Logger
 from twinax.runs.metrics import Row
 from twinax.runs.progress import Progress
+from twinax.runs.sinks import Start
 from twinax.runs.summary import best, command_line, summarize
 from twinax.train_options import TrainOptions
 
@@ -52,6 +54,8 @@ class Bookkeeping:
         processes: int = 1,
         show: bool | None = None,
         label: str = "",
+        sinks: Sequence[Any] = (),
+        logged: int = 0,
     ):
         self.problem, self.plan, self.directory = problem, plan, directory
         self.config, self.command = config, command
@@ -61,11 +65,18 @@ class Bookkeeping:
         before, self.speed, self.compile_seconds = (_number(timing, name) for name in TIMES)
         self.summary: dict[str, Any] = {}
         self.logger = Logger(rows=rows)
-        self.progress = Progress(label or f"{plan.mode} seed {plan.seed}", plan.steps, done, show)
+        self.progress = Progress(label or f"{plan.mode} seed {plan.seed}", plan.steps, done, show, problem.present.unit)
+        self.changes: dict[str, Any] = {}
+        """Settings that callbacks changed, for the checkpoint."""
+        self.called = False
+        """Whether callbacks have seen the row of this step."""
+        self.deliveries = Deliveries(sinks, self.note, directory.path if directory is not None else None)
+        self._logged = logged
         self._parameters = num_parameters(first.networks) // plan.seeds
         self._watch = Watch(first)
         self._notes: dict[str, str] = {}
         self._tables: dict[str, Any] = {}
+        self._facts: dict[str, Any] = {}
         self._processes = processes
         self._before, self._start = before, time.perf_counter()
         self._place = _identity(directory.path) if directory is not None else None
@@ -74,17 +85,27 @@ class Bookkeeping:
     def __enter__(self) -> Bookkeeping:
         with ExitStack() as stack:
             if self.directory is not None:
-                sinks = []
-                if self.plan.tensorboard:
-                    sinks.append(stack.enter_context(tensorboard_sink(self.directory.tensorboard, self.done)))
                 file = metrics.MetricsFile(self.directory.metrics_path)
-                self.logger = stack.enter_context(closing(Logger(file, sinks, self.logger.rows)))
+                self.logger = stack.enter_context(closing(Logger(file, self.logger.rows)))
             stack.enter_context(self.progress)
+            stack.callback(self._end_sinks)
+            self.deliveries.start(self._facts_for_sinks(), self.logger.rows, self._logged)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._stack.__exit__(*error)
+
+    def _facts_for_sinks(self) -> Start:
+        """What sinks are told at the beginning."""
+        path = self.directory.path if self.directory is not None else None
+        config = self.config or {"problem": self.problem.present.describe(), "trainer": self.plan.as_dict()}
+        unit, name = self.problem.present.unit, path.resolve().name if path else "twinax"
+        return Start(name, path, config, self.done, unit.name, unit.column or "step")
+
+    def _end_sinks(self) -> None:
+        status = self.summary.get("status", "running")
+        self.deliveries.end("failed" if status == "running" else status, self.summary)
 
     @property
     def seconds(self) -> float:
@@ -111,10 +132,14 @@ class Bookkeeping:
             self.progress.say(sentence)
             self._notes[kind] = sentence
 
-    def log(self, rows: Sequence[Row]) -> None:
-        """Log rows; `Removed` when the run directory has gone."""
+    def log(self, rows: Sequence[Row], shown: Mapping[str, Any] | None = None) -> None:
+        """Log rows, and hand them to sinks with what the last one's evaluation has `shown`: pictures and films.
+
+        `Removed` when the run directory has gone.
+        """
         self._must_be_there()
         self.logger.write(rows)
+        self.deliveries.deliver(rows, **shown or {})
         for kind, sentence in self.logger.mishaps.items():
             self.note(kind, sentence)
 
@@ -140,6 +165,8 @@ class Bookkeeping:
             "compile_seconds": self.compile_seconds,
             "window": window,
             "owed": owed,
+            "changes": self.changes,
+            "called": self.called,
             "log": self.logger.account(),
             "parameters": self._parameters,
             "command": self.command,
@@ -161,6 +188,7 @@ class Bookkeeping:
             self.note("loss", doubtful)
         if self.directory is not None:
             self.directory.write_csv(self.logger.rows)
+        self._facts = facts
         self._write_summary(status, **facts)
 
     def result(self, state: State) -> Run:
@@ -172,9 +200,12 @@ class Bookkeeping:
             return
         first = state if self.plan.seeds == 1 else tree.map_leaves(lambda x: x[0], state)
         self._list(first)
-        if (mishap := episodes.show(self.problem, first, self.plan.seed, self.directory)) is not None:
+        film, mishap = episodes.show(self.problem, first, self.plan.seed, self.directory)
+        if mishap is not None:
             self.note("episode", f"no film of an episode: {mishap}")
-            self._write_summary(self.summary["status"])
+            self._write_summary(self.summary["status"], **self._facts)
+        if film is not None:
+            self.deliveries.show(self.done, {"episode": film})
 
     def _list(self, state: State) -> None:
         """Put what the family wants to be listed into the summary."""
@@ -195,10 +226,13 @@ class Bookkeeping:
     def _summarize(self, status: str) -> dict[str, Any]:
         timing = {
             "seconds": self.seconds,
-            "steps_per_second": self.speed,
+            "steps_per_second": self.speed * self.problem.present.unit.per_step,
             "compile_seconds": float(self.compile_seconds),
         }
-        facts = {"parameters": self._parameters, "problem": self.problem.present.describe()}
+        present = self.problem.present
+        facts = {name: number * self.done for name, number in present.columns.items()}
+        facts |= {"parameters": self._parameters, "problem": present.describe()}
+        facts |= {"unit": {"name": present.unit.name, "per_step": present.unit.per_step}, "counts": present.columns}
         facts = {**best(self.logger.rows, self.problem.judge.best), **facts}
         if self._tables:
             facts["tables"] = self._tables

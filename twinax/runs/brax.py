@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ def train_with_brax(
     config: Mapping[str, Any] | None = None,
     evaluations: int = 10,
     progress: bool | None = None,
+    sinks: Sequence[Any] = (),
 ) -> Run:
     """`brax.training.agents.ppo.train` in the problem's world, with the problem's settings.
 
@@ -69,7 +70,7 @@ def train_with_brax(
         directory.refuse_if_used()
     first, one = subject.init(seed), subject.worlds * subject.steps
     state = first
-    with new_run(subject, plan, directory, first, config, show=progress, label="brax") as book:
+    with new_run(subject, plan, directory, first, config, show=progress, label="brax", sinks=sinks) as book:
 
         def on_parameters(transitions: int, _: Any, params: Any) -> None:
             nonlocal state

@@ -11,6 +11,7 @@ import numpy as np
 
 from twinax.errors import TwinaxError
 from twinax.interval import half_width
+from twinax.parts import Unit
 from twinax.runs import files, films, metrics, pictures, plain
 from twinax.runs.directory import RunDirectory
 from twinax.runs.films import Film
@@ -65,9 +66,19 @@ class RunRecord:
     notes: list[str] = field(default_factory=list)
     """Sentences on what is not as the run wrote it."""
 
+    @property
+    def unit(self) -> Unit:
+        """What the run was counted in; steps where its summary does not say."""
+        told = self.summary.get("unit") or {}
+        name, per_step = told.get("name"), told.get("per_step")
+        if isinstance(name, str) and isinstance(per_step, int) and 1 <= per_step < 2**53:
+            return Unit(name, per_step)
+        return Unit()
+
     def names(self) -> list[str]:
-        """Numbers in the log, in the order of their appearance."""
-        return [name for name in dict.fromkeys(key for row in self.rows for key in row) if name not in _BOOKKEEPING]
+        """Numbers in the log that were measured, in the order of their appearance."""
+        counted = {*_BOOKKEEPING, *(self.summary.get("counts") or {})}
+        return [name for name in dict.fromkeys(key for row in self.rows for key in row) if name not in counted]
 
     def evaluated(self) -> set[str]:
         """Numbers that only evaluations give: those that are missing in some row."""
@@ -90,6 +101,12 @@ class RunRecord:
         found = np.array(values, dtype=float)
         found[np.abs(found) < 1 / LARGEST] = 0.0
         return Series(np.array(steps), np.array(seconds, dtype=float), found)
+
+
+def common_unit(runs: Sequence[RunRecord]) -> Unit | None:
+    """What all of these runs are counted in, by name; None where they differ, so that only steps can be compared."""
+    units = {run.unit.name: run.unit for run in runs}
+    return next(iter(units.values())) if len(units) == 1 else None
 
 
 def read_runs(paths: Sequence[Path]) -> list[RunRecord]:

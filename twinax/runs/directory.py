@@ -13,6 +13,7 @@ checkpoints/        one directory per saved step
 weights/            the networks alone by PyTorch's names, as of the last checkpoint: one safetensors file for each
 plots/              pictures.safetensors of the last evaluation, figures of an episode, and PNG files of the report
 films/              <name>-<step>.gif (and .mp4), one per film and evaluation, when the problem has any
+sinks.json          what is known of the sinks of the run, such as its id elsewhere
 tensorboard/        event files, when asked for
 report.html         written by `twinax report`
 
@@ -49,7 +50,10 @@ from twinax.runs import (
 _FOREIGN = {"parity.json", "compare.json"}
 # What a training has written before its first checkpoint.
 _BEGUN = {"config.yaml", "problem.yaml", "metrics.jsonl", "checkpoints", origin.FILE, sources.FOLDER, sources.SUMS}
-_OWN = {"metrics.csv", "summary.json", "weights", "plots", "films", "tensorboard", "report.html", "eval.json"}
+_BEGUN |= {"sinks.json", "tensorboard"}
+# Folders that other packages fill, also with links of their own; nothing is read from there.
+_OTHERS = {"wandb"}
+_OWN = {"metrics.csv", "summary.json", "weights", "plots", "films", "report.html", "eval.json"}
 
 
 @dataclass(frozen=True)
@@ -95,10 +99,6 @@ class RunDirectory:
     def films(self) -> Path:
         return self.path / "films"
 
-    @property
-    def tensorboard(self) -> Path:
-        return self.path / "tensorboard"
-
     def refuse_if_used(self) -> None:
         """Raise unless a new training may start here; touches nothing.
 
@@ -113,7 +113,7 @@ class RunDirectory:
                 f"run.dir {self.path} already holds a training; continue it with `twinax resume {self.path}` "
                 "or choose a new run.dir"
             )
-        strangers = sorted(entries - _FOREIGN - _BEGUN)
+        strangers = sorted(entries - _FOREIGN - _BEGUN - _OTHERS)
         if strangers:
             raise TwinaxError(
                 f"run.dir {self.path} is not empty (it has '{strangers[0]}', {len(strangers)} entries in all) "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from twinax.errors import TwinaxError
 from twinax.problem import State
+from twinax.runs.callbacks import named
 from twinax.runs.divergence import Diverged
 from twinax.runs.interrupt import Interrupted, Interrupts
 from twinax.runs.metrics import Row
@@ -53,6 +54,16 @@ class EvaluationFailed(TwinaxError):
         self.run = run
 
 
+class CallbackFailed(TwinaxError):
+    """A callback that raised; its text says which one and where the training is kept, and `run` holds it."""
+
+    exit_code = 1
+
+    def __init__(self, sentence: str, run: Run):
+        super().__init__(sentence)
+        self.run = run
+
+
 @contextmanager
 def guarded(book: Bookkeeping, notice: str) -> Iterator[Interrupts]:
     """While steps are made: signals are watched, and how a training ends early is said and written down."""
@@ -67,7 +78,7 @@ def guarded(book: Bookkeeping, notice: str) -> Iterator[Interrupts]:
         except KeyboardInterrupt:
             sentence = f"stopped at once; {book.last_saved}; {book.how_to_resume}"
             raise Interrupted(sentence, stop.exit_code) from None
-        except (Diverged, Interrupted, EvaluationFailed, Removed):
+        except (Diverged, Interrupted, EvaluationFailed, CallbackFailed, Removed):
             raise
         except Exception:  # a stranger's world or network may raise anything: it goes on its way
             _failed(book)
@@ -93,12 +104,23 @@ def diverged(book: Bookkeeping, step: int, term: str, bad: str) -> Diverged:
 
 def evaluation_failed(book: Bookkeeping, error: Exception, state: State) -> EvaluationFailed:
     """After a save of the state whose evaluation raised."""
+    sentence = _broken(book, f"the evaluation after step {book.done} failed", error)
+    return EvaluationFailed(sentence, book.result(state))
+
+
+def callback_failed(book: Bookkeeping, callback: Any, error: Exception, state: State) -> CallbackFailed:
+    """After a save of the state that a callback raised at."""
+    sentence = _broken(book, f"the callback {named(callback)} failed after step {book.done}", error)
+    return CallbackFailed(sentence, book.result(state))
+
+
+def _broken(book: Bookkeeping, what: str, error: Exception) -> str:
+    """A sentence on what a stranger's code did to a run, which ends as failed."""
     book.end("failed")
     reason = " ".join(str(error).split())
     reason = reason if isinstance(error, TwinaxError) else f"{type(error).__name__}: {reason}".rstrip(": ")
     saved = f"the training until then is saved in {book.saved}; mend the cause and " if book.saved else ""
-    sentence = f"the evaluation after step {book.done} failed ({reason}); {saved}{book.how_to_resume}"
-    return EvaluationFailed(sentence, book.result(state))
+    return f"{what} ({reason}); {saved}{book.how_to_resume}"
 
 
 def removed(book: Bookkeeping, path: Path) -> Removed:

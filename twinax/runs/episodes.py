@@ -20,22 +20,22 @@ COLUMNS, ROWS = 4, 2
 """Of the strip."""
 
 
-def show(problem: Problem, state: State, seed: int, directory: RunDirectory) -> str | None:
-    """Film one episode of what one seed has learned; what was in its way, or None. It costs the film, not the run."""
+def show(problem: Problem, state: State, seed: int, directory: RunDirectory) -> tuple[Path | None, str | None]:
+    """Film one episode of what one seed has learned: the film, and what was in its way. It costs the film, not the
+    run."""
     present = problem.present
     if present.show is None or not present.film:
-        return None
+        return None, None
     try:
         shown = present.show(state, seed)
         if shown is not None:
-            save(directory, shown, int(state.step))
-            if shown.view.frames is None:
-                return shown.view.drawn
+            written = save(directory, shown, int(state.step))
+            return (None, shown.view.drawn) if shown.view.frames is None else (written[0], None)
     except (TwinaxError, OSError) as error:
-        return str(error)
+        return None, str(error)
     except Exception as error:  # a stranger's world, Matplotlib or Pillow
-        return f"{type(error).__name__}: {error}"
-    return None
+        return None, f"{type(error).__name__}: {error}"
+    return None, None
 
 
 def save(directory: RunDirectory, episode: Episode, step: int, name: str = NAMES[0]) -> list[Path]:

@@ -41,10 +41,10 @@ def select(metrics: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return {name: film[0] if film.ndim == 5 else film for name, film in films.items()}
 
 
-def save(directory: Path, films: Mapping[str, np.ndarray], step: int) -> None:
-    """Write the films of an evaluation, if there are any, into films/ of a run as <name>-<step>.gif."""
-    for name, frames in films.items():
-        write_gif(files.inside(directory.parent, directory / f"{_file_name(name)}-{step:010d}.gif"), frames)
+def save(directory: Path, films: Mapping[str, np.ndarray], step: int) -> dict[str, Path]:
+    """Write the films of an evaluation, if there are any, into films/ of a run as <name>-<step>.gif; the files."""
+    places = {name: directory / f"{_file_name(name)}-{step:010d}.gif" for name in films}
+    return {name: write_gif(files.inside(directory.parent, places[name]), frames) for name, frames in films.items()}
 
 
 def newest(directory: Path) -> list[Film]:

@@ -54,6 +54,8 @@ ENTRIES = {
     "length": Entry("Trajectory length", "Mean number of steps in a trajectory."),
     "log_reward": Entry("log reward", "Mean over the batch."),
     "steps_per_second": Entry("Steps per second", "After compilation."),
+    "env_steps": Entry("Environment steps"),
+    "trajectories": Entry("Trajectories"),
     "compile_seconds": Entry("Compilation, seconds"),
     "seconds": Entry("Training, seconds"),
     "first_step_seconds": Entry("First step, seconds"),

@@ -68,6 +68,12 @@ def _is_window(value: Any) -> bool:
     return value is None or isinstance(value, dict) and _is_number(value.get("sum")) and _is_count(value.get("count"))
 
 
+def _is_changes(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(one, dict) and {"was", "is"} <= one.keys() for one in value.values()
+    )
+
+
 def _is_log(value: Any) -> bool:
     counts = isinstance(value, dict) and _is_count(value.get("rows")) and _is_count(value.get("bytes"))
     return value is None or counts and isinstance(value.get("sha256"), str)
@@ -81,6 +87,8 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "speed": (lambda value: _is_number(value) and value >= 0, "a number of steps per second"),
     "compile_seconds": (lambda value: _is_number(value) and value >= 0, "a number of seconds"),
     "owed": (lambda value: value is None or isinstance(value, dict), "a row of the log"),
+    "changes": (_is_changes, "settings that were changed"),
+    "called": (lambda value: isinstance(value, bool), "yes or no"),
     "window": (_is_window, "a sum of losses and their count"),
     "log": (_is_log, "the rows, bytes and sum of a log"),
     "plan": (lambda value: value is None or isinstance(value, dict), "a plan"),

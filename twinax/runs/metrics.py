@@ -92,6 +92,11 @@ def read(path: Path | str, account: Account | None = None, step: int = 0, tell: 
     return log.rows
 
 
+def last_step(path: Path) -> int:
+    """The last step that was ever logged there; 0 when there is none."""
+    return max((row["step"] for row in _examine(_content(path), None, 0).rows), default=0) if path.exists() else 0
+
+
 def trim(path: Path, step: int, account: Account | None = None, tell: Tell | None = None) -> list[Row]:
     """Drop what was logged after `step`, and a half-written last line; the rows that stay.
 

@@ -5,6 +5,7 @@ The ink of an SVG is the page's own text colour, so a figure reads on a light pa
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 
 from twinax.errors import require
 from twinax.runs import files
-from twinax.runs.curves import LARGEST, RunRecord, Series
+from twinax.runs.curves import LARGEST, RunRecord, Series, common_unit
 from twinax.runs.glossary import title
 
 COLOURS = ("#3b82f6", "#f97316", "#10b981", "#a855f7", "#ef4444", "#ca9a04", "#06b6d4", "#ec4899")
@@ -83,18 +84,23 @@ def curve(name: str, runs: Sequence[RunRecord], over: str = "steps") -> Callable
     if not any(len(series.steps) > 1 for _, series in found):
         return None
 
+    unit = common_unit(runs)
+
     def paint(figure: Any) -> None:
         axes = figure.subplots()
         logarithmic = _spans_decades([series for _, series in found])
         strokes = _STACKED if over == "steps" and _coincide([series for _, series in found]) else _EQUAL
         for order, (index, series) in enumerate(found):
+            if over == "steps" and unit is not None:
+                series = dataclasses.replace(series, steps=series.steps * runs[index].unit.per_step)
             _line(axes, series, COLOURS[index % len(COLOURS)], strokes[order % len(strokes)], over, logarithmic)
         if logarithmic:
             axes.set_yscale("log")
         elif min(series.values.min() for _, series in found) < 0 < max(series.values.max() for _, series in found):
             axes.axhline(0, color=INK, alpha=0.4, linewidth=0.8)
         axes.grid(True)
-        axes.set_xlabel("seconds of training" if over == "seconds" else "steps")
+        counted = unit.name[:60] if unit is not None else "steps"
+        axes.set_xlabel("seconds of training" if over == "seconds" else counted, parse_math=False)
         axes.set_title(title(name), loc="left", fontsize=11, fontweight="bold", parse_math=False)
         axes.margins(x=0.01)
         _seed_legend(figure, [(COLOURS[index % len(COLOURS)], series) for index, series in found])

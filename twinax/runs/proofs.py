@@ -12,7 +12,9 @@ from twinax.runs.tables import anything, is_number, number, table
 
 _MOST_ROWS = 10
 _SPEED = {
-    "median": "Steps per second",
+    "median": "Per second",
+    "unit": "Counted in",
+    "per_step": "Of them in a step",
     "lower": "Lower quartile",
     "upper": "Upper quartile",
     "compile_seconds": "Compilation, s",

@@ -17,11 +17,13 @@ class Recorder:
     """Turns the values of each chunk into rows; the chunks' lengths do not change the rows.
 
     The mean of the loss over the steps since the last regular row goes over the ends of chunks and, through
-    `window`, over a resume.
+    `window`, over a resume. `counts` are things that each step has a fixed number of.
     """
 
-    def __init__(self, plan: TrainOptions, window: Mapping[str, Any] | None = None):
-        self._plan = plan
+    def __init__(
+        self, plan: TrainOptions, window: Mapping[str, Any] | None = None, counts: Mapping[str, int] | None = None
+    ):
+        self._plan, self._counts = plan, dict(counts or {})
         self._sum = float(window["sum"]) if window else 0.0
         self._count = int(window["count"]) if window else 0
 
@@ -46,6 +48,7 @@ class Recorder:
             rows.append(
                 {
                     "step": step,
+                    **{name: number * step for name, number in self._counts.items()},
                     "loss": float(loss[index]),
                     "loss_mean": self._sum / self._count,
                     "seconds": round(began + (ended - began) * (index + 1) / steps, 6),

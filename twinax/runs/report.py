@@ -103,7 +103,7 @@ def _head(runs: Sequence[RunRecord]) -> str:
     if len(runs) > 1:
         return text
     tiles = [
-        f'<div class="tile"><span>{escape(title(name))}</span><b>{escape(_short(first[name]))}</b></div>'
+        f'<div class="tile"><span>{escape(tables.titled(name, runs))}</span><b>{escape(_short(first[name]))}</b></div>'
         for name in _TILES
         if first.get(name) is not None
     ]

@@ -177,7 +177,7 @@ def _results(summary: Mapping[str, Any]) -> dict[str, dict[int, float]]:
             value = summary.get("loss_per_seed", value)
         several: list[Any] = value if isinstance(value, list) and len(value) == len(seeds) else [value]
         numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in several)
-        if numbers and name not in NO_RESULTS:
+        if numbers and name not in {*NO_RESULTS, *(summary.get("counts") or ())}:
             found[name] = dict(zip(seeds, map(float, several), strict=False))
     return found
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from twinax.runs.curves import RunRecord
+from twinax.runs.curves import RunRecord, common_unit
 from twinax.runs.glossary import rank, title
 
 _RUN = ("status", "steps", "mode", "parameters", "seed", "seeds", "dtype", "threads")
 _SPEED = ("steps_per_second", "compile_seconds", "seconds")
-_HIDDEN = {"loss_per_seed", "loss_mean", "plan", "versions", "command", "problem", "tables", "bad_step", "bad_term"}
+_HIDDEN = {"loss_per_seed", "loss_mean", "plan", "versions", "command", "problem", "unit", "counts", "tables"}
+_HIDDEN |= {"bad_step", "bad_term"}
 
 
 def number(value: Any) -> str:
@@ -69,18 +70,34 @@ def listed(runs: Sequence[RunRecord]) -> dict[str, str]:
 def summary(runs: Sequence[RunRecord], chips: Sequence[str]) -> str:
     """Result, speed and settings of the runs, one column per run."""
     names = sorted(dict.fromkeys(name for run in runs for name in run.summary), key=rank)
-    results = [name for name in names if name not in {*_RUN, *_SPEED, *_HIDDEN}]
+    counts = tuple(dict.fromkeys(name for run in runs for name in run.summary.get("counts") or {}))
+    results = [name for name in names if name not in {*_RUN, *counts, *_SPEED, *_HIDDEN}]
     heads = "".join(f"<th>{chip} {escape(run.name)}</th>" for run, chip in zip(runs, chips, strict=True))
     parts = []
     values = [{**run.summary, **different_facts(runs)[index]} for index, run in enumerate(runs)]
-    settings = (*_RUN, *dict.fromkeys(name for facts in different_facts(runs) for name in facts))
+    settings = (
+        *_RUN[:2],
+        *counts,
+        *_RUN[2:],
+        *dict.fromkeys(name for facts in different_facts(runs) for name in facts),
+    )
     for label, group in (("Result", results), ("Speed", _SPEED), ("Run", settings)):
         shown = [name for name in group if any(facts.get(name) is not None for facts in values)]
-        rows = "".join(f"<tr>{_row([title(name), *(facts.get(name) for facts in values)])}</tr>" for name in shown)
+        rows = "".join(
+            f"<tr>{_row([titled(name, runs), *(facts.get(name) for facts in values)])}</tr>" for name in shown
+        )
         if shown:
             parts.append(f"<table><thead><tr><th>{label}</th>{heads}</tr></thead><tbody>{rows}</tbody></table>")
     first, *rest = parts or [""]
     return f'<div class="columns"><div class="scroll">{first}</div><div class="scroll">{"".join(rest)}</div></div>'
+
+
+def titled(name: str, runs: Sequence[RunRecord]) -> str:
+    """A number's name in words; a speed says what it counts."""
+    unit = common_unit(runs)
+    if name == "steps_per_second" and unit is not None:
+        return f"{unit.name[:1].upper()}{unit.name[1:]} per second"
+    return title(name)
 
 
 def common_facts(runs: Sequence[RunRecord]) -> dict[str, Any]:

@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from twinax.arguments import checked
 from twinax.errors import TwinaxError
+from twinax.parts import Unit
 from twinax.problem import Problem
 from twinax.runs import checkpoint, metrics
 from twinax.runs.bookkeeping import Bookkeeping, new_run, owed_row
+from twinax.runs.callbacks import Callback, Training
 from twinax.runs.directory import RunDirectory, container
 from twinax.runs.divergence import Diverged
-from twinax.runs.endings import EvaluationFailed, Removed, Run
+from twinax.runs.endings import CallbackFailed, EvaluationFailed, Removed, Run
 from twinax.runs.interrupt import Interrupted
 from twinax.runs.recorder import Recorder
 from twinax.runs.session import Session
+from twinax.runs.sinks import make_sinks
 from twinax.runs.summary import command_line
 from twinax.train_options import TrainOptions, choose_options
 
-__all__ = ["Diverged", "EvaluationFailed", "Interrupted", "Removed", "Run", "resume", "train"]
-
+__all__ = [
+    "CallbackFailed",
+    "Diverged",
+    "EvaluationFailed",
+    "Interrupted",
+    "Removed",
+    "Run",
+    "Training",
+    "resume",
+    "train",
+]
 
 Announce = Callable[[Mapping[str, Any]], None]
 
@@ -39,6 +51,8 @@ def train(
     config: Mapping[str, Any] | None = None,
     announce: Announce | None = None,
     writes: bool = True,
+    callbacks: Sequence[Callback] = (),
+    sinks: Sequence[Any] = (),
     **changed: Any,
 ) -> Run:
     """Train a problem from scratch.
@@ -49,11 +63,15 @@ def train(
     config     the configuration to keep with the run, so that `twinax resume` can build the problem again
     announce   is told the number of parameters before the first step
     writes     False in all but one of several processes that train together
+    callbacks  functions (run, step, metrics) that see every row of the log, and may stop the run or change settings
+    sinks      places where the log goes besides: `twinax.runs.Sink` objects, or functions of rows
 
     >>> run = train(problem, mode="jax", steps=20_000, seed=0)              # doctest: +SKIP
     >>> run.summary["total_variation"], run.networks.policy                 # doctest: +SKIP
     """
-    plan = choose_options(options, changed).with_intervals()
+    unit = problem.present.unit
+    plan = choose_options(options, changed).counted(unit.column, unit.per_step).with_intervals()
+    places = [*make_sinks(plan.logger), *sinks] if writes else []
     directory = RunDirectory(Path(run_dir)) if run_dir is not None else None
     if directory is not None:
         directory.refuse_if_used()
@@ -61,10 +79,10 @@ def train(
     engine = _started(problem, plan, announce)
     _meet()  # all have looked at the directory before one of them makes it
     first = engine.state()
-    shown = {"processes": engine.processes, "show": progress}
+    shown = {"processes": engine.processes, "show": progress, "sinks": places}
     with new_run(problem, plan, directory if writes else None, first, config, **shown) as book:
         book.save(first, window=Recorder(plan).window)
-        return _run(Session(engine, book))
+        return _run(Session(engine, book, callbacks=callbacks))
 
 
 @checked
@@ -77,6 +95,8 @@ def resume(
     announce: Announce | None = None,
     warn: Callable[[str], None] | None = None,
     writes: bool = True,
+    callbacks: Sequence[Callback] = (),
+    sinks: Sequence[Any] = (),
     **changed: Any,
 ) -> Run:
     """Go on with a run from its newest usable checkpoint; what is None stays as it was.
@@ -87,6 +107,8 @@ def resume(
                differ from before, since every engine reads every engine's checkpoints; dtype and seeds may not
     warn       gets a sentence for each checkpoint that is refused (default: printed on standard error)
     writes     False in all but one of several processes that go on together
+    callbacks  as in `train`; settings that they changed before stay changed
+    sinks      as in `train`; each goes on where it was
 
     >>> run = resume("runs/first", problem, steps=40_000)                   # doctest: +SKIP
     """
@@ -97,7 +119,8 @@ def resume(
             stack.enter_context(directory.lock())
         path = checkpoint.latest(directory.path, refused=(warn or _warn) if writes else _ignore)
         meta = checkpoint.read_meta(path)
-        plan = _resumed_plan(directory, meta, changed)
+        plan = _resumed_plan(directory, meta, changed, problem.present.unit)
+        places = [*make_sinks(plan.logger), *sinks] if writes else []
         problem.prove.check(plan.mode)
         engine = _started(problem, plan, announce)
         first = engine.state()
@@ -105,7 +128,7 @@ def resume(
         engine.load(state)
         if problem.present.not_saved:
             (warn or _warn)(problem.present.not_saved)
-        done, window, settings, rows = int(meta["step"]), meta.get("window"), meta.get("config"), []
+        done, window, settings, rows, logged = int(meta["step"]), meta.get("window"), meta.get("config"), [], 0
         if writes:
             for step in checkpoint.steps(directory.path):
                 if step > done:
@@ -113,6 +136,7 @@ def resume(
             if config is not None:
                 settings = container(config)
                 directory.write_config(settings, problem.present.sources)
+            logged = metrics.last_step(directory.metrics_path)
             rows = metrics.trim(directory.metrics_path, done, meta.get("log"), warn or _warn)
         book = Bookkeeping(
             problem,
@@ -127,9 +151,14 @@ def resume(
             saved=path,
             processes=engine.processes,
             show=progress if writes else False,
+            sinks=places,
+            logged=logged,
         )
+        book.called = bool(meta.get("called"))
         owed = owed_row(meta, rows) if writes else None
-        return _run(Session(engine, stack.enter_context(book), window), resumed=True, owed=owed)
+        session = Session(engine, stack.enter_context(book), window, callbacks)
+        session.change_again(meta.get("changes") or {})
+        return _run(session, resumed=True, owed=owed)
 
 
 def _started(problem: Problem, options: TrainOptions, announce: Announce | None) -> Any:
@@ -152,11 +181,17 @@ def _meet() -> None:
 def _run(session: Session, **options: Any) -> Run:
     run, book = session.run(**options), session.book
     speed, loss = run.summary["steps_per_second"], run.summary.get("loss", math.nan)
-    book.progress.say(f"{book.plan.mode}: {book.done:,} steps, loss {loss:.4g}, {speed:,.1f} steps per second")
+    unit, reason = book.problem.present.unit, run.summary.get("stopped")
+    why = f"stopped early: {reason}; " if reason else ""
+    book.progress.say(
+        f"{book.plan.mode}: {why}{unit.told(book.done)}, loss {loss:.4g}, {speed:,.1f} {unit.name} per second"
+    )
     return run
 
 
-def _resumed_plan(directory: RunDirectory, meta: Mapping[str, Any], changed: Mapping[str, Any]) -> TrainOptions:
+def _resumed_plan(
+    directory: RunDirectory, meta: Mapping[str, Any], changed: Mapping[str, Any], unit: Unit
+) -> TrainOptions:
     stored, done = dict(meta.get("plan") or {}), int(meta["step"])
     if "steps" not in stored:
         raise TwinaxError(f"the checkpoint of step {done} in {directory.path} was not written by a training")
@@ -166,7 +201,7 @@ def _resumed_plan(directory: RunDirectory, meta: Mapping[str, Any], changed: Map
                 f"the run {directory.path} was trained with {name}={stored[name]} and cannot go on with "
                 f"{name}={changed[name]}; leave {name} out or start a new training"
             )
-    plan = TrainOptions.stored(stored, **changed)
+    plan = TrainOptions.stored(stored, **changed).counted(unit.column, unit.per_step)
     if plan.steps < done or plan.steps == done and _has_finished(directory, done):
         raise TwinaxError(
             f"the run {directory.path} has done {done} steps and was asked for {plan.steps} in all: nothing is left "
