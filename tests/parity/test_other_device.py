@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_leaves
 from twinax import gflownet, tree
 from twinax.bridge import _exchange
 from twinax.engines import make_engine
-from twinax.engines._torch import TorchUpdate, to_parameters
+from twinax.engines.torch_engine import TorchUpdate, to_parameters
 
 PROBLEMS = {
     **{name: functools.partial(small_problems.gflownet, name) for name in gflownet.objectives.OBJECTIVES},
@@ -50,7 +50,7 @@ def on_the_cpu(name: str, mode: str = "torch") -> Any:
 
 def elsewhere(like: Any, monkeypatch) -> Any:
     """An engine like another one, whose device is the other; to be used inside `OtherDevice`."""
-    monkeypatch.setattr("twinax.engines._torch.torch_device", lambda name: other_device.NAME)
+    monkeypatch.setattr("twinax.engines.torch_engine.torch_device", lambda name: other_device.NAME)
     engine: Any = make_engine(like.problem, like.options)
     engine._blocks = like._blocks
     return engine

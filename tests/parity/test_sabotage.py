@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from twinax import ops, parity
-from twinax.engines import _torch
+from twinax.engines import torch_engine
 from twinax.gflownet import objectives
 from twinax.problem import Terms
 
@@ -98,12 +98,12 @@ def test_a_term_counted_but_not_differentiated(small, sabotage):
 
 
 def test_other_optimizer_settings_in_torch(small, monkeypatch):
-    honest = _torch.TorchUpdate.__init__
+    honest = torch_engine.TorchUpdate.__init__
 
     def broken(self, recipe, networks, moments, *rest):
         honest(self, dataclasses.replace(recipe, beta2=0.99), networks, moments, *rest)
 
-    monkeypatch.setattr(_torch.TorchUpdate, "__init__", broken)
+    monkeypatch.setattr(torch_engine.TorchUpdate, "__init__", broken)
     report = parity.check(small("trajectory_balance"), ("torch", "jax"), steps=2)
     assert report.first_difference.rung == "optimizer"
     assert "optimizer's settings" in report.hint
@@ -137,7 +137,7 @@ def test_parameters_that_are_not_synchronised(small, monkeypatch):
 
 def test_a_run_that_breaks_in_one_mode(small, monkeypatch):
     from twinax.engines import NonFinite
-    from twinax.engines._jax import JaxEngine
+    from twinax.engines.jax_engine import JaxEngine
 
     def broken(self, steps):
         raise NonFinite(7, "log_z", float("inf"))

@@ -12,14 +12,14 @@ import pytest
 
 from twinax import conf
 from twinax.bridge import load_weights
-from twinax.bridge._brax import brax_env, read_brax
+from twinax.bridge.brax_training import brax_env, read_brax
 from twinax.envs import CartPole, Pendulum
 from twinax.errors import TwinaxError
 from twinax.networks import ACTIVATIONS
 from twinax.networks import activation as function
 from twinax.optimizer import Optimizer
 from twinax.ppo import problem, to_world
-from twinax.ppo._brax_habits import ALWAYS
+from twinax.ppo.brax_habits import ALWAYS
 from twinax.runs import Diverged, Interrupted, Removed, RunDirectory, checkpoint
 
 pytest.importorskip("brax")

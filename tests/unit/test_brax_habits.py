@@ -12,9 +12,9 @@ from twinax.envs import Pendulum
 from twinax.envs._control import Box
 from twinax.errors import UnknownName
 from twinax.noise import numpy_draws
-from twinax.ppo import Moments, Scaling, make_networks, problem
-from twinax.ppo._brax_habits import ALWAYS, DEFAULTS, combined
+from twinax.ppo import RunningMoments, Scaling, make_networks, problem
 from twinax.ppo._playing import play_iteration, roll_out
+from twinax.ppo.brax_habits import ALWAYS, DEFAULTS, combined
 
 SMALL: dict = {"hidden": (8, 8), "worlds": 6, "steps": 5, "epochs": 1, "minibatches": 1, "episodes": 3}
 BRAX: dict = {name: value for name, value in combined(ALWAYS, DEFAULTS)["ppo"].items() if name != "anneal"}
@@ -43,7 +43,7 @@ def test_statistics_are_those_of_brax():
 
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
-        theirs, ours = running_statistics.init_state(jax.numpy.zeros(4)), Moments.empty(4)
+        theirs, ours = running_statistics.init_state(jax.numpy.zeros(4)), RunningMoments.empty(4)
         for k, number in enumerate((3, 40, 17)):
             rows = rng.normal(k, 1 + k, (number, 4)) * np.array([0.0, 1e-3, 1e8, 1.0])
             rows[0, 3] = 1e3

@@ -11,7 +11,7 @@ import pytest
 
 from twinax import ops, ppo, runs, tree
 from twinax.envs import CLASSIC, PROBES, Box, Control, Moved
-from twinax.envs._check_control import check_world
+from twinax.envs.checking_control import check_world
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
 

@@ -15,8 +15,8 @@ import twinax as tx
 from twinax import conf, noise
 from twinax.envs import Cleanup
 from twinax.envs._cleanup import AGENT, APPLE, CLEAN_BEAM, GRASS, POLLUTION, RIVER, ZAP_BEAM, ZAPPED, Commons
-from twinax.envs._sprites import render
-from twinax.envs._world import EMPTY, WALL
+from twinax.envs.sprites import render
+from twinax.envs.world import EMPTY, WALL
 from twinax.errors import TwinaxError, UnknownName
 from twinax.iqn import Learners, Players, ReplayOptions, play
 

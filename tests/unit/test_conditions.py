@@ -13,7 +13,7 @@ import pytest
 
 from twinax import ops, parity, runs
 from twinax.envs import Corners, GridState, Hypergrid, check_env
-from twinax.envs._check import QUICK_LIMIT
+from twinax.envs.checking import QUICK_LIMIT
 from twinax.errors import TwinaxError
 from twinax.gflownet import MetricOptions, PolicyOptions, objectives, problem
 

@@ -162,7 +162,7 @@ def test_jax_computes_on_the_device_that_was_named():
 
 def test_a_run_says_its_device_and_goes_on_where_another_one_is(tmp_path, monkeypatch):
     problem = small_problems.gflownet("trajectory_balance")
-    monkeypatch.setattr("twinax.engines._torch.torch_device", lambda name: other_device.NAME)
+    monkeypatch.setattr("twinax.engines.torch_engine.torch_device", lambda name: other_device.NAME)
     with other_device.OtherDevice():
         tx.train(problem, mode="torch", steps=2, run_dir=tmp_path / "run", progress=False)
     monkeypatch.undo()

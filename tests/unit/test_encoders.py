@@ -18,7 +18,7 @@ from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import MLP, Ensemble, Impala, Linear, ResNet, num_parameters
 from twinax.offline import ENCODERS, Encoded, agents, encoder, make_encoder
 from twinax.offline._encoders import StateEncoder
-from twinax.offline._networks import Actor, Metric, Value
+from twinax.offline.networks import Actor, Metric, Value
 from twinax.ops._windows import same_padding
 
 # Continuous random numbers: no two entries of a window are equal.

@@ -477,14 +477,14 @@ def test_the_first_updates_by_hand(framework, double_precision):
         if framework == "torch":
             import torch
 
-            from twinax.engines._torch import TorchUpdate
+            from twinax.engines.torch_engine import TorchUpdate
 
             tensors = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x))), networks)
             update = TorchUpdate(recipe, tensors, recipe.init(networks))
             tensors["x"].grad = torch.tensor(gradient, dtype=torch.float64)
             norm = update.apply()
             return tensors["x"].detach().numpy(), float(norm)
-        from twinax.engines._optax import apply_update
+        from twinax.engines.optax_update import apply_update
 
         moments = jtu.tree_map(jnp.array, recipe.init(networks))
         after, _, norm = apply_update(recipe, networks, {"x": jnp.array(gradient)}, moments)
@@ -507,7 +507,7 @@ def test_a_parameter_without_gradient_decays_in_torch_too():
     """PyTorch alone would skip it."""
     import torch
 
-    from twinax.engines._torch import TorchUpdate
+    from twinax.engines.torch_engine import TorchUpdate
 
     networks = {"seen": np.ones(2), "unseen": np.ones(2)}
     tensors = jtu.tree_map(lambda x: torch.nn.Parameter(torch.from_numpy(np.array(x))), networks)

@@ -573,6 +573,6 @@ def test_two_edges_with_one_way_back_are_caught():
 
 def test_states_with_fractions_are_told_apart():
     states = NodeState(np.array([0.2, 0.7, -0.0, 0.0]), np.zeros(4, bool))
-    from twinax.envs._state_rows import rows_of
+    from twinax.envs.state_rows import rows_of
 
     assert len(np.unique(rows_of(states), axis=0)) == 3

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from twinax import ops
-from twinax.envs import Enumeration, GridReward, GridState, Hypergrid, _enumeration, _state_rows, enumerate_states
+from twinax.envs import Enumeration, GridReward, GridState, Hypergrid, _enumeration, enumerate_states, state_rows
 from twinax.errors import TwinaxError
 from twinax.gflownet import MetricOptions, Networks, backward_rollout, forward_rollout, problem, score
 from twinax.gflownet._exact import jsd, kl, log_path_counts, terminal_distribution, total_variation
@@ -247,9 +247,9 @@ def test_keys_are_equal_exactly_where_rows_are(columns, high):
     rng = np.random.default_rng(columns)
     rows = rng.integers(-(high // 2), high // 2 + 1, (300, columns))
     rows = np.concatenate([rows, rows[rng.permutation(300)[:50]], rows[:1] + (np.arange(columns) == columns - 1)])
-    keys = _state_rows.keys_of(rows)
+    keys = state_rows.keys_of(rows)
     assert rows_like_slow(rows, rows) == rows_like_slow(keys[:, None], keys[:, None])
-    assert _state_rows.keys_of(rows[:0]).shape == (0,)
+    assert state_rows.keys_of(rows[:0]).shape == (0,)
 
 
 def enumeration_of(states) -> Enumeration:

@@ -16,7 +16,7 @@ from twinax.envs import CartPole, Pendulum
 from twinax.envs.biped import Biped
 from twinax.errors import TwinaxError
 from twinax.networks import ACTIVATIONS
-from twinax.ppo import Moments, Policy, problem
+from twinax.ppo import Policy, RunningMoments, problem
 from twinax.ppo._exportable import exportable
 
 SMALL: dict = {"worlds": 4, "steps": 4, "minibatches": 2}
@@ -30,7 +30,7 @@ def policy_of(world, seed=0, **settings) -> Policy:
     moments = None
     if subject.normalise_observations:
         size = world.observation_size
-        moments = Moments(rng.normal(size=size), rng.uniform(0.01, 4, size), np.array(100.0))
+        moments = RunningMoments(rng.normal(size=size), rng.uniform(0.01, 4, size), np.array(100.0))
     return Policy.of(subject, {"networks": {"agent": agent}, "carry": {"observation": moments}})
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from twinax import engines
-from twinax.envs._sprites import render
+from twinax.envs.sprites import render
 from twinax.errors import MissingExtra, TwinaxError
 from twinax.runs import films, report, resume, train, write_report
 from twinax.runs.films import write_film, write_gif, write_mp4

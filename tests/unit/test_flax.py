@@ -17,7 +17,7 @@ from twinax import bridge
 from twinax.errors import MissingExtra, TwinaxError, UnknownName
 from twinax.networks import MLP, Ensemble, Impala, Linear, ResNet
 from twinax.offline import Encoded, make_encoder
-from twinax.offline._networks import Actor, Bilinear, Intention, Metric, Value
+from twinax.offline.networks import Actor, Bilinear, Intention, Metric, Value
 from twinax.tree import named_leaves
 
 REAL = Path(__file__).parent / "data" / "flax.msgpack"

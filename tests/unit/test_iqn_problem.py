@@ -16,7 +16,7 @@ import pytest
 from twinax import conf, networks, parity, tree
 from twinax.engines import make_engine
 from twinax.envs import TreasureHunt
-from twinax.envs._world import decode
+from twinax.envs.world import decode
 from twinax.errors import TwinaxError
 from twinax.iqn import Learners, Players, ReplayOptions, problem
 from twinax.optimizer import Optimizer

@@ -15,7 +15,7 @@ from twinax.engines import make_engine
 from twinax.errors import TwinaxError
 from twinax.offline import problem
 from twinax.offline._learning import first_state
-from twinax.offline._networks import Actor
+from twinax.offline.networks import Actor
 from twinax.optimizer import Optimizer
 
 RATE = 3e-4

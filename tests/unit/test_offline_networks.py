@@ -15,7 +15,7 @@ import torch
 from twinax import tree
 from twinax.networks import MLP, Ensemble, Normal
 from twinax.offline import AGENTS
-from twinax.offline._networks import Actor, Bilinear, Intention, Metric, Value
+from twinax.offline.networks import Actor, Bilinear, Intention, Metric, Value
 
 ROWS = np.random.default_rng(1).normal(size=(4, 3))
 

@@ -6,7 +6,7 @@ import pytest
 
 from twinax import conf
 from twinax.conf import find_experiment
-from twinax.conf._mirror import restore
+from twinax.conf._mirror import make_options
 from twinax.errors import TwinaxError
 
 COMMANDS = {
@@ -66,7 +66,7 @@ def test_a_preset_is_its_published_command(agent, domain):
         wanted.optimizer,
     )
     assert found.trainer == wanted.trainer and found.task.episodes == wanted.task.episodes == 50
-    assert found.agent.hidden == [512] * 4 and restore(found.agent).name == agent
+    assert found.agent.hidden == [512] * 4 and make_options(found.agent).name == agent
     assert found.task.name == ("none" if domain in ("cheetah", "walker", "quadruped", "jaco") else "gymnasium")
 
 

@@ -21,7 +21,7 @@ from twinax.offline import (
     read_ogbench,
     save_ogbench,
 )
-from twinax.offline._npz import read_npz
+from twinax.offline.npz_files import read_npz
 
 LENGTHS = (4, 1, 7, 2)
 PARTS = trajectories(LENGTHS)

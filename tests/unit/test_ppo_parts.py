@@ -8,7 +8,7 @@ import pytest
 
 from twinax import ops
 from twinax.networks import Categorical, Normal
-from twinax.ppo import ADVANTAGES, Moments, Scaling, brax, gae, policy_loss, standardised, value_loss
+from twinax.ppo import ADVANTAGES, RunningMoments, Scaling, brax, gae, policy_loss, standardised, value_loss
 
 GAMMA, TRACE = 0.97, 0.9
 
@@ -201,7 +201,7 @@ def test_a_squashed_density_stays_finite_far_out():
 def test_running_moments_are_those_of_all_rows():
     rng = np.random.default_rng(6)
     parts = [rng.normal(k, 1 + k, (n, 3)) for k, n in enumerate((5, 40, 17))]
-    moments = Moments.empty(3)
+    moments = RunningMoments.empty(3)
     assert np.allclose(moments.scaled(parts[0], Scaling(limit=0)), parts[0])  # before the first row nothing changes
     for part in parts:
         moments = moments.with_rows(part)
@@ -217,9 +217,9 @@ def test_running_moments_are_those_of_all_rows():
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_moments_agree_over_frameworks(framework):
     rows = np.random.default_rng(7).normal(size=(12, 3))
-    moments = Moments(*(given(framework, x) for x in (np.zeros(3), np.ones(3), np.zeros(()))))
+    moments = RunningMoments(*(given(framework, x) for x in (np.zeros(3), np.ones(3), np.zeros(()))))
     found = moments.with_rows(given(framework, rows)).scaled(given(framework, rows))
-    np.testing.assert_allclose(np.asarray(found), Moments.empty(3).with_rows(rows).scaled(rows), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(found), RunningMoments.empty(3).with_rows(rows).scaled(rows), rtol=1e-6)
 
 
 def test_means_over_shards_are_those_of_the_whole():
@@ -230,12 +230,12 @@ def test_means_over_shards_are_those_of_the_whole():
 
     def part(rows):
         with ops.shards("parts", 2):
-            moments = Moments.empty(3).with_rows(rows)
+            moments = RunningMoments.empty(3).with_rows(rows)
             return standardised(rows[:, 0]), moments.mean, moments.variance, moments.count, ops.shard_index(rows)
 
     rows, mean, variance, count, index = jax.vmap(part, axis_name="parts")(x.reshape(2, 5, 3))
     assert index.tolist() == [0, 1] and ops.shard_index(x) == 0
-    whole = Moments.empty(3).with_rows(x)
+    whole = RunningMoments.empty(3).with_rows(x)
     np.testing.assert_allclose(rows.ravel(), standardised(x[:, 0]), rtol=1e-6)
     np.testing.assert_allclose(mean, np.stack([whole.mean] * 2), rtol=1e-6)
     np.testing.assert_allclose(variance, np.stack([whole.variance] * 2), rtol=1e-6)

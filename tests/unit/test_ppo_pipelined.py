@@ -11,8 +11,8 @@ import pytest
 
 from twinax import tree
 from twinax.engines import make_engine
-from twinax.engines._jax import make_update
 from twinax.engines._side_by_side import SideBySide
+from twinax.engines.jax_engine import make_update
 from twinax.envs import Pendulum
 from twinax.errors import TwinaxError
 from twinax.noise import key_draws, numpy_draws

@@ -14,9 +14,9 @@ from twinax.errors import TwinaxError
 from twinax.noise import numpy_draws
 from twinax.optimizer import Optimizer
 from twinax.ppo import problem
-from twinax.ppo._brax_habits import ALWAYS, DEFAULTS, combined
 from twinax.ppo._learning import minibatch_rows
 from twinax.ppo._playing import by_group, pick_starts, roll_out
+from twinax.ppo.brax_habits import ALWAYS, DEFAULTS, combined
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from twinax.envs.biped import ROBOTS, load_robot
-from twinax.envs.biped._collisions import _kind, collision_pairs
-from twinax.envs.biped._diagnosis import _changes, _without_own, find_hints, measure, mjx_refuses, read_model
+from twinax.envs.biped.collisions import _kind, collision_pairs
+from twinax.envs.biped.diagnosis import _changes, _without_own, find_hints, measure, mjx_refuses, read_model
 from twinax.errors import TwinaxError
 
 mujoco = pytest.importorskip("mujoco")

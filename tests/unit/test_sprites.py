@@ -8,8 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from twinax.envs import _sprite_art, _sprites
-from twinax.envs._sprites import render, sprites
+from twinax.envs import _sprite_art
+from twinax.envs.sprites import agent_name, render, sprites
 from twinax.errors import TwinaxError, UnknownName
 
 HUNT = ["wall", "empty", "gem", "food", "bone", "agent"]
@@ -104,7 +104,7 @@ def test_agents_are_told_apart():
     middles = [np.array(body[1]) for body in _sprite_art.BODIES]
     for one, other in itertools.combinations(middles, 2):
         assert np.linalg.norm(one - other) > 75
-    assert _sprites.agent_name(len(middles)) == "agent" and len({_sprites.agent_name(k) for k in range(8)}) == 8
+    assert agent_name(len(middles)) == "agent" and len({agent_name(k) for k in range(8)}) == 8
 
 
 def test_a_hundred_frames_in_a_moment():

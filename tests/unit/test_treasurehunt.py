@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from twinax import ops, tree
 from twinax.envs import TreasureHunt
 from twinax.envs._treasurehunt import Hunt
-from twinax.envs._world import BLANK, EMPTY, OUTSIDE, WALL, decode
+from twinax.envs.world import BLANK, EMPTY, OUTSIDE, WALL, decode
 from twinax.errors import TwinaxError
 from twinax.iqn import Players, play
 

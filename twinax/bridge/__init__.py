@@ -7,7 +7,7 @@ from twinax.bridge._flax import KeyReport, Match, load_flax
 from twinax.bridge._flax_files import read_flax
 from twinax.bridge._moments import load_moments_into_torch, moments_from_optax, moments_from_torch, optax_from_moments
 from twinax.bridge._sync import ParameterSync
-from twinax.bridge._weights import load_state_dict, load_weights, save_weights, state_dict
+from twinax.bridge.weight_files import load_state_dict, load_weights, save_weights, state_dict
 
 __all__ = [
     "KeyReport",

@@ -31,7 +31,7 @@ from twinax.bridge._flax_layers import (
     parts_of,
     under,
 )
-from twinax.bridge._weights import _filled
+from twinax.bridge.weight_files import _filled
 from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import Ensemble
 from twinax.tree import named_leaves

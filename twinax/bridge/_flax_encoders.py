@@ -23,14 +23,14 @@ OF_GOALS = ("goal_encoder",)
 
 def has_encoder(node: Any) -> bool:
     """Whether this is a network behind an encoder."""
-    from twinax.offline._networks import Encoded
+    from twinax.offline.networks import Encoded
 
     return isinstance(node, Encoded)
 
 
 def encoder_pairs(node: Any, found: Mapping[str, Any], names: Names) -> Pairs | None:
     """What belongs together in a network with encoders; None for another one, or if its encoders have other names."""
-    from twinax.offline._networks import Bilinear, Encoded, Metric
+    from twinax.offline.networks import Bilinear, Encoded, Metric
 
     there = dict(found)
     inner = there.pop(WRAPPER, None)

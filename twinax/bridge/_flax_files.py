@@ -50,7 +50,7 @@ def _is_pickle(path: Path, data: bytes) -> bool:
 
 
 def _from_npz(path: Path) -> dict[str, Any]:
-    from twinax.offline._npz import read_npz
+    from twinax.offline.npz_files import read_npz
 
     tree: dict[str, Any] = {}
     for key, array in read_npz(path).items():

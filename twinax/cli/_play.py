@@ -134,14 +134,13 @@ def _scripted(overrides: list[str], agent: int, seed: int) -> tuple[Any, Epoch]:
     import numpy as np
 
     from twinax import conf, noise
-    from twinax.conf._mirror import restore
-    from twinax.conf._sections import at_least
+    from twinax.conf import at_least, make_options
     from twinax.iqn import Players, play
 
     config = conf.compose(overrides)
     if not hasattr(config, "world"):
         raise _no_world(f"experiment={config.experiment}")
-    world, wanted = restore(config.world), config.players
+    world, wanted = make_options(config.world), config.players
     at_least(0, players__random=wanted.random, players__seeker=wanted.seeker)
     _check_agent(agent, world)
     others = world.num_agents - 1

@@ -11,8 +11,8 @@ from twinax.cli import _console
 
 def examine(path: Path, seconds: float = 0.5) -> int:
     """Print what there is to know; `seconds` is how long the physics is measured, 0 for not at all."""
-    from twinax.envs.biped._collisions import collision_pairs
-    from twinax.envs.biped._diagnosis import find_hints, measure, read_model
+    from twinax.envs.biped.collisions import collision_pairs
+    from twinax.envs.biped.diagnosis import find_hints, measure, read_model
 
     model = read_model(path)
     pairs = collision_pairs(model)
@@ -29,7 +29,7 @@ def examine(path: Path, seconds: float = 0.5) -> int:
 def _parts(model: Any, pairs: Any) -> list[tuple[str, Any, str]]:
     import numpy as np
 
-    from twinax.envs.biped._mujoco import load_mujoco
+    from twinax.envs.biped.mujoco_model import load_mujoco
 
     loss = int(np.count_nonzero(model.dof_frictionloss)), int(np.count_nonzero(model.tendon_frictionloss))
     own, fixed, listed = (sum(found.values()) for found in (pairs.own, pairs.fixed, pairs.listed))
@@ -59,8 +59,8 @@ def _kinds(pairs: Any) -> list[tuple[Any, ...]]:
 
 
 def _settings(model: Any) -> list[tuple[str, str]]:
-    from twinax.envs.biped._diagnosis import CONTROL
-    from twinax.envs.biped._mujoco import load_mujoco
+    from twinax.envs.biped.diagnosis import CONTROL
+    from twinax.envs.biped.mujoco_model import load_mujoco
 
     mujoco, option = load_mujoco(), model.opt
 
@@ -79,7 +79,7 @@ def _settings(model: Any) -> list[tuple[str, str]]:
 
 
 def _mjx(model: Any) -> str:
-    from twinax.envs.biped._diagnosis import mjx_refuses
+    from twinax.envs.biped.diagnosis import mjx_refuses
 
     if importlib.util.find_spec("mujoco.mjx") is None:
         return "not installed: pip install 'twinax[mujoco]'"
@@ -88,7 +88,7 @@ def _mjx(model: Any) -> str:
 
 
 def _measured(model: Any, speed: Any) -> list[tuple[str, str]]:
-    from twinax.envs.biped._diagnosis import CONTROL
+    from twinax.envs.biped.diagnosis import CONTROL
 
     control = speed.steps * model.opt.timestep / CONTROL
     rows = [

@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 from twinax.conf._compose import compose, restore, restore_run, split_commas
 from twinax.conf._keys import documentation, known_keys
+from twinax.conf._mirror import make_options, mirror, open_section, sections_of
 from twinax.conf._registry import Experiment, Group, Preset, experiment_names, find_experiment
-from twinax.conf._sections import Root, as_dict, count_steps, train_options
+from twinax.conf._sections import Root, as_dict, at_least, count_steps, train_options
 
 __all__ = [
     "Experiment",
@@ -20,6 +21,7 @@ __all__ = [
     "Preset",
     "Root",
     "as_dict",
+    "at_least",
     "build_problem",
     "build_untrained",
     "compose",
@@ -27,8 +29,12 @@ __all__ = [
     "experiment_names",
     "find_experiment",
     "known_keys",
+    "make_options",
+    "mirror",
+    "open_section",
     "restore",
     "restore_run",
+    "sections_of",
     "split_commas",
     "train_options",
 ]

@@ -113,7 +113,7 @@ def section_of(section: type, options: Any) -> Any:
     return section(**{field.name: getattr(options, field.name) for field in dataclasses.fields(section)})
 
 
-def restore(section: Any, key: str = "", **changes: Any) -> Any:
+def make_options(section: Any, key: str = "", **changes: Any) -> Any:
     """The options that a mirrored section stands for, checked by their own class.
 
     With the section's `key`, a sentence that begins with the name of a field begins with the name of its setting.

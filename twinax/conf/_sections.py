@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from twinax.conf._mirror import mirror, restore
+from twinax.conf._mirror import make_options, mirror
 from twinax.errors import TwinaxError
 from twinax.runs.sinks import LOGGERS
 from twinax.train_options import TrainOptions, mode_name
@@ -101,7 +101,7 @@ def train_options(config: Root, **changed: Any) -> TrainOptions:
     if config.trainer.env_steps is not None:
         # In place of the steps that an experiment begins with; a person who gives both was told so before.
         changed = {"steps": TrainOptions.steps, **changed}
-    return restore(config.trainer, "trainer", **roots | changed)
+    return make_options(config.trainer, "trainer", **roots | changed)
 
 
 def check(config: Root) -> Root:

@@ -42,8 +42,8 @@ def make_engine(problem: Problem, options: TrainOptions | None = None, **changed
         jax.config.update("jax_enable_x64", True)
     find_devices()
     if chosen.mode == "jax":
-        from twinax.engines._jax import JaxEngine
         from twinax.engines._seed_threads import SeedThreads
+        from twinax.engines.jax_engine import JaxEngine
 
         threads = chosen.seeds_as == "threads" or (chosen.seeds_as == "auto" and _on_cpu(chosen.device))
         return SeedThreads(problem, chosen) if chosen.seeds > 1 and threads else JaxEngine(problem, chosen)
@@ -52,7 +52,7 @@ def make_engine(problem: Problem, options: TrainOptions | None = None, **changed
         from twinax.engines._hybrid import HybridEngine
 
         return HybridEngine(problem, chosen)
-    from twinax.engines._torch import TorchEngine
+    from twinax.engines.torch_engine import TorchEngine
 
     return TorchEngine(problem, chosen)
 

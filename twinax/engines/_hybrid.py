@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from twinax.bridge import ParameterSync, to_jax
-from twinax.engines._jax import make_update, time_gradients
 from twinax.engines._threads import one_torch_thread
-from twinax.engines._torch import TorchEngine, to_arrays
+from twinax.engines.jax_engine import make_update, time_gradients
+from twinax.engines.torch_engine import TorchEngine, to_arrays
 from twinax.optimizer import Moments
 from twinax.problem import Loss, Metrics, Problem, State
 from twinax.train_options import TrainOptions

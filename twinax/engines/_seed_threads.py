@@ -17,7 +17,7 @@ import numpy as np
 
 from twinax.engines._devices import whole
 from twinax.engines._engine import Engine
-from twinax.engines._jax import JaxEngine
+from twinax.engines.jax_engine import JaxEngine
 from twinax.problem import Problem, State
 from twinax.train_options import TrainOptions
 

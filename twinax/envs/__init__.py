@@ -3,7 +3,6 @@
 from twinax.envs._black_box import BlackBox
 from twinax.envs._brax_checks import check_brax_env
 from twinax.envs._brax_world import BraxWorld
-from twinax.envs._check import EnvReport, check_env
 from twinax.envs._classic import CLASSIC
 from twinax.envs._classic_cars import MountainCar, MountainCarContinuous
 from twinax.envs._classic_poles import Acrobot, CartPole, Pendulum
@@ -15,13 +14,14 @@ from twinax.envs._grid_rewards import Corners, GridReward, Uniform
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
-from twinax.envs._maze import MAZES, MazeState, PointMaze
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
 from twinax.envs._treasurehunt import TreasureHunt
-from twinax.envs._world import World
 from twinax.envs.biped import Biped, make_biped
+from twinax.envs.checking import EnvReport, check_env
+from twinax.envs.maze import MAZES, MazeState, PointMaze
+from twinax.envs.world import World
 
 __all__ = [
     "CLASSIC",

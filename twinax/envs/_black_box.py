@@ -16,7 +16,7 @@ import numpy as np
 from twinax import ops
 from twinax.arguments import checked
 from twinax.envs._answers import call, label_of, log_rewards, read, shortened
-from twinax.envs._state_rows import pick, size_of
+from twinax.envs.state_rows import pick, size_of
 from twinax.errors import TwinaxError
 from twinax.types import Array, Float
 

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from twinax.envs._state_rows import show
+from twinax.envs.state_rows import show
 from twinax.errors import TwinaxError
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from twinax.envs._broken_rule import refuse
 from twinax.envs._environment import Environment
-from twinax.envs._state_rows import equal, keys_of, pick, rows_of, size_of
+from twinax.envs.state_rows import equal, keys_of, pick, rows_of, size_of
 
 WALKS = 64
 """Random walks through a world that is too large to enumerate; half of them stop only when they must."""

@@ -9,7 +9,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax.envs._environment import Environment
-from twinax.envs._state_rows import rows_of, show, size_of
+from twinax.envs.state_rows import rows_of, show, size_of
 from twinax.errors import TwinaxError
 
 LIMIT = 2_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from twinax.envs._state_rows import show, without_done
+from twinax.envs.state_rows import show, without_done
 from twinax.errors import TwinaxError
 from twinax.networks import KHot
 from twinax.types import Array, Bool, Float, Int

@@ -13,7 +13,7 @@ from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import Hypergrid
 from twinax.envs._probes import PROBES
 from twinax.envs._treasurehunt import TreasureHunt
-from twinax.envs._world import World
+from twinax.envs.world import World
 from twinax.registry import Registry
 
 _ENVIRONMENTS: dict[str, type[Environment]] = {"hypergrid": Hypergrid}

@@ -12,7 +12,7 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.arguments import checked
-from twinax.envs._world import EMPTY, OUTSIDE, WALL, World, constant, put
+from twinax.envs.world import EMPTY, OUTSIDE, WALL, World, constant, put
 from twinax.errors import UnknownName
 from twinax.noise import Draw
 from twinax.ranges import check_finite, check_shares

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from twinax.envs import Environment
-from twinax.envs._check import inspect_env
-from twinax.envs._state_rows import pick, show, size_of
+from twinax.envs.checking import inspect_env
+from twinax.envs.state_rows import pick, show, size_of
 from twinax.errors import TwinaxError
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from twinax import ops, ring, tree
 from twinax.arguments import checked
 from twinax.envs import Enumeration, Environment
-from twinax.envs._state_rows import keys_of, pick, rows_of, show, size_of
+from twinax.envs.state_rows import keys_of, pick, rows_of, show, size_of
 from twinax.errors import TwinaxError
 from twinax.gflownet import _exact
 from twinax.types import Array, Bool, Int

@@ -12,7 +12,7 @@ import numpy as np
 from twinax import ops
 from twinax.arguments import checked
 from twinax.envs import Enumeration, Environment, TooManyStates, enumerate_states
-from twinax.envs._check import HIGHEST
+from twinax.envs.checking import HIGHEST
 from twinax.errors import TwinaxError
 from twinax.gflownet import objectives
 from twinax.gflownet._conditions import check_conditions, sound_states

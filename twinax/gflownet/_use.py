@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax.envs._state_rows import size_of
+from twinax.envs.state_rows import size_of
 from twinax.errors import TwinaxError
 from twinax.gflownet._metrics import best_distinct, stored
 from twinax.gflownet._trajectories import forward_rollout, rollout_draws

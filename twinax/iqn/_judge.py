@@ -50,7 +50,7 @@ class Judging:
         for agent, rewards in enumerate(measured["greedy"]):
             metrics[f"score_agent_{agent}"] = float(np.mean(rewards))
         if "pictures" in measured:
-            from twinax.envs._sprites import render
+            from twinax.envs.sprites import render
 
             cells, places = measured["pictures"]
             where = np.stack(np.divmod(places, world.stride), -1) - world.margin

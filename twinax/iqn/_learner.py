@@ -11,7 +11,7 @@ import numpy as np
 
 from twinax import ops
 from twinax.arguments import checked
-from twinax.envs._world import World, decode
+from twinax.envs.world import World, decode
 from twinax.errors import TwinaxError, UnknownName
 from twinax.iqn._losses import (
     REDUCTIONS,

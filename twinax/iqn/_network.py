@@ -15,8 +15,7 @@ import numpy as np
 
 from twinax import ops
 from twinax.errors import TwinaxError, UnknownName
-from twinax.networks import ActingLinear, Linear, NoisyLinear
-from twinax.networks._noisy import check_noise
+from twinax.networks import ActingLinear, Linear, NoisyLinear, check_noise
 from twinax.types import Array, Float
 
 Layer: TypeAlias = Linear | NoisyLinear | ActingLinear

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twinax import ops
-from twinax.envs._world import World
+from twinax.envs.world import World
 from twinax.errors import TwinaxError
 from twinax.exportable import Exportable
 from twinax.iqn._exportable import exportable

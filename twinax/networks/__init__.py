@@ -7,7 +7,7 @@ from twinax.networks._embedding import Embedding
 from twinax.networks._impala import Impala
 from twinax.networks._layers import ACTIVATIONS, ActingLinear, KHot, Linear, acting, activation
 from twinax.networks._mlp import MLP, Ensemble, input_gradient, join_inputs, perceptron
-from twinax.networks._noisy import NoisyLinear
+from twinax.networks._noisy import NoisyLinear, check_noise
 from twinax.networks._norms import GroupNorm, LayerNorm
 from twinax.networks._own import NetworkFactory, NetworkSpec, factory_name, make_own
 from twinax.networks._recurrent import GRU, LSTM, GRUCell, LSTMCell
@@ -48,6 +48,7 @@ __all__ = [
     "acting",
     "activation",
     "as_torch_module",
+    "check_noise",
     "ema",
     "factory_name",
     "frozen",

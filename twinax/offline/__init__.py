@@ -16,7 +16,7 @@ from twinax.offline._goals import (
     sample_goal_batch,
 )
 from twinax.offline._hdf5 import read_minari
-from twinax.offline._normaliser import Normaliser
+from twinax.offline._normaliser import NORMALISERS, Normaliser
 from twinax.offline._objects import JaxAgent, TorchAgent, jax_agent
 from twinax.offline._pretrained import load_pretrained
 from twinax.offline._problem import Offline, problem
@@ -36,6 +36,7 @@ __all__ = [
     "AGENTS",
     "ENCODERS",
     "GOAL_PRESETS",
+    "NORMALISERS",
     "Agent",
     "BatchOptions",
     "Dataset",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from twinax.envs._maze import MazeState, PointMaze, require_reach
+from twinax.envs.maze import MazeState, PointMaze, require_reach
 from twinax.errors import TwinaxError, UnknownName, require
 from twinax.offline._dataset import Dataset, from_arrays
 from twinax.recipe import remembered

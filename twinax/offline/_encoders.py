@@ -16,7 +16,7 @@ import numpy as np
 
 from twinax.errors import TwinaxError
 from twinax.networks import MLP, Impala, NetworkSpec, ResNet, make_own
-from twinax.offline._networks import Bilinear, Encoded, Metric
+from twinax.offline.networks import Bilinear, Encoded, Metric
 from twinax.registry import Registry
 from twinax.types import Array, Float
 

@@ -11,7 +11,7 @@ from twinax.errors import TwinaxError
 from twinax.exportable import Exportable, Step, activation, box_steps, linear, perceptron
 from twinax.networks import MLP
 from twinax.offline._judge import Judging
-from twinax.offline._networks import Actor, Encoded, Value
+from twinax.offline.networks import Actor, Encoded, Value
 from twinax.problem import State
 
 if TYPE_CHECKING:

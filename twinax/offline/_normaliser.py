@@ -11,7 +11,7 @@ from twinax import ops, tree
 from twinax.errors import TwinaxError, UnknownName
 from twinax.types import Array, Float
 
-KINDS = ("none", "normal", "bounded")
+NORMALISERS = ("none", "normal", "bounded")
 
 
 @tree.record
@@ -34,8 +34,8 @@ class Normaliser:
     @classmethod
     def fit(cls, chunks: Iterable[np.ndarray], kind: str, reference: np.ndarray) -> Normaliser:
         """Statistics in float64 of chunks of rows like those of a reference array."""
-        if kind not in KINDS:
-            raise UnknownName("kind of normalisation", kind, KINDS)
+        if kind not in NORMALISERS:
+            raise UnknownName("kind of normalisation", kind, NORMALISERS)
         if kind == "none":
             return cls.none()
         if reference.dtype == np.uint8:
@@ -86,7 +86,7 @@ class Normaliser:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """As named arrays, for a file."""
-        kind = np.asarray(KINDS.index(self.kind), np.int32)
+        kind = np.asarray(NORMALISERS.index(self.kind), np.int32)
         return {"shift": np.asarray(self.shift), "scale": np.asarray(self.scale), "kind": kind}
 
     @classmethod
@@ -95,4 +95,4 @@ class Normaliser:
         for name in ("shift", "scale", "kind"):
             if name not in arrays:
                 raise TwinaxError(f"the statistics of a normalisation have no '{name}'")
-        return cls(np.asarray(arrays["shift"]), np.asarray(arrays["scale"]), KINDS[int(arrays["kind"])])
+        return cls(np.asarray(arrays["shift"]), np.asarray(arrays["scale"]), NORMALISERS[int(arrays["kind"])])

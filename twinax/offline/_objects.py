@@ -39,7 +39,7 @@ class TorchAgent:
         require("torch", "torch", "an agent as a PyTorch object")
         import torch
 
-        from twinax.engines._torch import TorchUpdate, to_parameters, to_tensors
+        from twinax.engines.torch_engine import TorchUpdate, to_parameters, to_tensors
         from twinax.platforms import torch_device
 
         self.agent, self.sizes = agent, sizes
@@ -154,7 +154,7 @@ def jax_agent(agent: Agent, sizes: Sizes, seed: int = 0, optimizer: Optimizer = 
     import jax
     import jax.numpy as jnp
 
-    from twinax.engines._jax import updating
+    from twinax.engines.jax_engine import updating
 
     primitive = updating(optimizer, lambda loss, *given: jax.value_and_grad(loss, has_aux=True)(*given))
 

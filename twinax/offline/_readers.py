@@ -22,8 +22,8 @@ from twinax.offline._ends import CUT, OVER, flags_of, missing_ends
 from twinax.offline._hdf5 import hdf5_size, read_minari
 from twinax.offline._mapped import Origin, row_blocks
 from twinax.offline._notes import say, say_unused
-from twinax.offline._npz import npz_names, npz_sizes, read_npz, write_npz
 from twinax.offline._tables import HDF5, LARGE, chosen_rows, opened_table, table_names
+from twinax.offline.npz_files import npz_names, npz_sizes, read_npz, write_npz
 from twinax.recipe import remembered
 
 OGBENCH_FIELDS = ("observations", "actions", "terminals", "rewards", "masks", *CUT)

@@ -12,7 +12,7 @@ import numpy as np
 from twinax.memory import is_mapped
 from twinax.offline._hdf5 import hdf5_array, hdf5_dataset, hdf5_names, on_disk, opened_hdf5
 from twinax.offline._mapped import Origin, gathered, kept, write_blocks
-from twinax.offline._npz import npz_names, read_npy_directory, read_npz
+from twinax.offline.npz_files import npz_names, read_npy_directory, read_npz
 
 HDF5 = (".hdf5", ".h5")
 LARGE = ("observations", "actions", "next_observations")

@@ -16,7 +16,7 @@ import numpy as np
 
 from twinax import ops
 from twinax.arguments import checked
-from twinax.envs._maze import PointMaze, require_reach
+from twinax.envs.maze import PointMaze, require_reach
 from twinax.errors import TwinaxError, require
 from twinax.interval import half_width
 from twinax.noise import Draw

@@ -39,7 +39,7 @@ def _gradients(networks: Any, updates: int, seed: int) -> list[Any]:
 def _in_torch(recipe: Optimizer, networks: Any, gradients: list[Any]) -> tuple[Any, Moments, list[float]]:
     import torch
 
-    from twinax.engines._torch import TorchUpdate, to_parameters
+    from twinax.engines.torch_engine import TorchUpdate, to_parameters
 
     parameters = to_parameters(networks, "cpu")
     blank = recipe.init(networks)
@@ -57,7 +57,7 @@ def _in_jax(recipe: Optimizer, networks: Any, gradients: list[Any]) -> tuple[Any
     import jax
     import jax.numpy as jnp
 
-    from twinax.engines._optax import apply_update
+    from twinax.engines.optax_update import apply_update
 
     update = jax.jit(lambda nets, g, moments: apply_update(recipe, nets, g, moments))
     networks, moments = jtu.tree_map(jnp.array, (networks, recipe.init(networks)))

@@ -56,7 +56,7 @@ class Side:
             return found
         import torch
 
-        from twinax.engines._torch import to_tensors
+        from twinax.engines.torch_engine import to_tensors
 
         with torch.no_grad():
             found = self.problem.collect(*to_tensors(arrays, "cpu"))

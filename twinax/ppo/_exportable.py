@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from twinax.envs._control import Box
+from twinax.envs import Box
 from twinax.exportable import Exportable, Step, activation, box_steps, linear
 from twinax.ppo._policy import Policy
 

@@ -38,7 +38,7 @@ PLAIN = Scaling()
 
 
 @tree.record
-class Moments:
+class RunningMoments:
     """Mean and variance of all rows so far; before the first row 0 and 1, so that nothing changes."""
 
     mean: Float[Array, "*entry"]
@@ -46,11 +46,11 @@ class Moments:
     count: Float[Array, ""]
 
     @classmethod
-    def empty(cls, *shape: int) -> Moments:
+    def empty(cls, *shape: int) -> RunningMoments:
         """Of no rows; NumPy leaves."""
         return cls(np.zeros(shape, np.float32), np.ones(shape, np.float32), np.zeros((), np.float32))
 
-    def with_rows(self, rows: Any) -> Moments:
+    def with_rows(self, rows: Any) -> RunningMoments:
         """After more rows (the leading axis), from all shards."""
         mean = ops.across_shards(ops.mean(rows, 0))
         variance = ops.across_shards(ops.mean(ops.square(rows - mean), 0))
@@ -60,7 +60,7 @@ class Moments:
         moved = mean - self.mean
         # Variances add up by their weights, and the distance of the two means is a variance of its own.
         spread = (1 - weight) * self.variance + weight * variance + weight * (1 - weight) * ops.square(moved)
-        return Moments(self.mean + weight * moved, spread, total)
+        return RunningMoments(self.mean + weight * moved, spread, total)
 
     def scaled(self, x: Any, scaling: Scaling = PLAIN) -> Array:
         """Rows with mean 0 and variance 1, cut off where `scaling` says so."""

@@ -16,7 +16,7 @@ from twinax.ppo._advantages import ADVANTAGES
 from twinax.ppo._hooks import Hooks
 from twinax.ppo._losses import DEVIATIONS
 from twinax.ppo._networks import ActorCritic, make_networks, policy_kind
-from twinax.ppo._normaliser import Moments, Scaling
+from twinax.ppo._normaliser import RunningMoments, Scaling
 
 STANDARDISE = ("minibatch", "rollout", "none")
 STATISTICS = ("after_learning", "before_learning")
@@ -158,7 +158,7 @@ class Options:
         """How observations are normalised."""
         return Scaling(self.observation_limit, self.observation_eps)
 
-    def normalised(self, moments: Moments | None, x: Any) -> Any:
+    def normalised(self, moments: RunningMoments | None, x: Any) -> Any:
         """Observations by their statistics, if there are any."""
         return x if moments is None else moments.scaled(x, self.scaling)
 

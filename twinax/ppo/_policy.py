@@ -13,7 +13,7 @@ from twinax import tree
 from twinax.envs import Control, Discrete
 from twinax.errors import TwinaxError
 from twinax.ppo._networks import ActorCritic, to_world
-from twinax.ppo._normaliser import Moments, Scaling
+from twinax.ppo._normaliser import RunningMoments, Scaling
 from twinax.ppo._problem import PPO
 from twinax.problem import State
 
@@ -27,7 +27,7 @@ class Policy:
     """
 
     agent: ActorCritic
-    moments: Moments | None
+    moments: RunningMoments | None
     world: Control
     scaling: Scaling = Scaling()
     """How observations are normalised by the moments."""

@@ -13,7 +13,7 @@ import numpy as np
 from twinax import ops, tree
 from twinax.arguments import checked
 from twinax.envs import Control, Restarting
-from twinax.envs._check_control import check_world
+from twinax.envs.checking_control import check_world
 from twinax.episode import MOST_STEPS, Episode
 from twinax.errors import TwinaxError
 from twinax.exportable import Exportable
@@ -24,7 +24,7 @@ from twinax.ppo._judge import Judging
 from twinax.ppo._learning import join_halves, learn_passes, minibatch_rows
 from twinax.ppo._losses import policy_loss, standardised, value_loss
 from twinax.ppo._networks import policy_draw
-from twinax.ppo._normaliser import Moments
+from twinax.ppo._normaliser import RunningMoments
 from twinax.ppo._options import Options
 from twinax.ppo._playing import by_group, play_iteration
 from twinax.ppo._records import Carry, Rows
@@ -56,9 +56,11 @@ class PPO(Options, Problem):
         carry = Carry(
             playing=begin(world, first),
             pool=None if pool is None else started(world, pool),
-            observation=Moments.empty(world.observation_size) if self.normalise_observations else None,
-            critic=Moments.empty(world.critic_size) if self.normalise_observations and world.privileged else None,
-            returned=Moments.empty() if self.normalise_rewards else None,
+            observation=RunningMoments.empty(world.observation_size) if self.normalise_observations else None,
+            critic=RunningMoments.empty(world.critic_size)
+            if self.normalise_observations and world.privileged
+            else None,
+            returned=RunningMoments.empty() if self.normalise_rewards else None,
             running=np.zeros(self.worlds, np.float32) if self.normalise_rewards else None,
             score=blank,
             length=blank.copy(),

@@ -6,7 +6,7 @@ from typing import Any
 
 from twinax import tree
 from twinax.optimizer import Moments as AdamMoments
-from twinax.ppo._normaliser import Moments
+from twinax.ppo._normaliser import RunningMoments
 from twinax.ppo._rollout import Playing, Started
 from twinax.problem import Metrics
 from twinax.types import Array, Float
@@ -36,9 +36,9 @@ class Carry:
     playing: Playing
     pool: Started | None
     """Starts that ended worlds go on from."""
-    observation: Moments | None
-    critic: Moments | None
-    returned: Moments | None
+    observation: RunningMoments | None
+    critic: RunningMoments | None
+    returned: RunningMoments | None
     """Of discounted returns, by whose deviation rewards are divided."""
     running: Any
     """Discounted return of each world so far."""

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from twinax import recipe
-from twinax.bridge._weights import encode_weights
+from twinax.bridge.weight_files import encode_weights
 from twinax.errors import TwinaxError
 from twinax.runs import (
     checkpoint,

@@ -25,7 +25,7 @@ def select(metrics: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 def save(path: Path, pictures: Mapping[str, np.ndarray], step: int) -> None:
     """Replace the pictures of the evaluation before, in plots/ of a run; nothing is written when there are none."""
-    from twinax.bridge._safetensors import encode
+    from twinax.bridge.safetensors_bytes import encode
 
     if not pictures:
         return

@@ -51,7 +51,7 @@ class Session:
 
     def run(self, resumed: bool = False, owed: Row | None = None) -> Run:
         """Train to the plan's last step; of a `resumed` run first what its checkpoint `owed`."""
-        from twinax.engines._hosts import agreed
+        from twinax.engines import agreed
 
         book, plan = self.book, self.plan
         saving = "then saving; " if book.directory else ""
@@ -138,7 +138,7 @@ class Session:
 
     def _catch_up(self, owed: Row | None) -> None:
         """Do what a process that was killed after its last checkpoint left undone."""
-        from twinax.engines._hosts import agreed
+        from twinax.engines import agreed
 
         book, ended = self.book, self.book.done == self.plan.steps
         state = self.engine.state()

@@ -173,7 +173,7 @@ def _started(problem: Problem, options: TrainOptions, announce: Announce | None)
 
 def _meet() -> None:
     """Wait for the other processes, if there are any."""
-    from twinax.engines._hosts import agreed
+    from twinax.engines import agreed
 
     agreed(0)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from twinax.conf._mirror import CHOSEN, mirror, restore
+from twinax.conf._mirror import CHOSEN, make_options, mirror
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf.experiments.ppo import (
     KEY_ALIASES,
@@ -20,10 +20,10 @@ from twinax.conf.experiments.ppo import (
 from twinax.engines import num_processes
 from twinax.envs import Reference
 from twinax.envs.biped import Biped, Ranges, check_reference, motion_features, scripted_gait
-from twinax.envs.biped._settings import STAND_REWARDS, TASKS, WALK_REWARDS
+from twinax.envs.biped.settings import STAND_REWARDS, TASKS, WALK_REWARDS
 from twinax.errors import TwinaxError
 from twinax.ppo import PPO, AmpOptions, Hooks, amp, problem
-from twinax.ppo._brax_habits import ALWAYS, DEFAULTS, WITHIN, combined, refuse_what_brax_cannot
+from twinax.ppo.brax_habits import ALWAYS, DEFAULTS, WITHIN, combined, refuse_what_brax_cannot
 
 TaskSection = mirror(Biped, leave_out=["robot", "rewards", "ranges", "action_scales"], name="walk", robot="biped")
 RangesSection = mirror(Ranges)
@@ -70,7 +70,7 @@ class BipedRoot(Learning):
 
 def build_world(config: BipedRoot) -> Biped:
     """The robot's world."""
-    return restore(config.task, rewards=dict(vars(config.rewards)), ranges=restore(config.ranges))
+    return make_options(config.task, rewards=dict(vars(config.rewards)), ranges=make_options(config.ranges))
 
 
 def build_style(config: BipedRoot, world: Biped, commanded: bool = True) -> Hooks | None:
@@ -85,7 +85,7 @@ def build_style(config: BipedRoot, world: Biped, commanded: bool = True) -> Hook
     else:
         reference = scripted_gait(world, section.speed)
     check_reference(world, reference, commanded)
-    return amp(reference, functools.partial(motion_features, world), world.seconds, restore(section))
+    return amp(reference, functools.partial(motion_features, world), world.seconds, make_options(section))
 
 
 def build_problem(config: BipedRoot) -> PPO:

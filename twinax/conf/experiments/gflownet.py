@@ -10,7 +10,7 @@ from typing import Any
 import jax.tree_util as jtu
 
 from twinax import Optimizer
-from twinax.conf._mirror import CHOSEN, mirror, open_section, restore, sections_of
+from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sections_of
 from twinax.conf._networks import NetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import Root, at_least
@@ -144,21 +144,21 @@ HINTS = {
 def build_problem(config: GflownetRoot):
     """The GFlowNet problem of a configuration."""
     at_least(1, objective__log_z_size=config.objective.log_z_size)
-    env = restore(config.env, "env")
+    env = make_options(config.env, "env")
     if not isinstance(env, Environment):
         raise TwinaxError(f"env={config.env.name} makes a {type(env).__name__}; a world is a tx.envs.Environment")
     if not isinstance(config.proxy, OwnSection):
-        env = env.with_reward(restore(config.proxy))
+        env = env.with_reward(make_options(config.proxy))
     check_sizes(config, env)
     objective = config.objective
     return problem(
         env,
-        restore(objective),
+        make_options(objective),
         batch_size=config.trainer.batch_size,
-        policy=restore(config.policy),
-        exploration=restore(config.exploration),
-        optimizer=restore(config.optimizer, rates={"log_z": config.optimizer.log_z_learning_rate}),
-        metrics=restore(config.metrics),
+        policy=make_options(config.policy),
+        exploration=make_options(config.exploration),
+        optimizer=make_options(config.optimizer, rates={"log_z": config.optimizer.log_z_learning_rate}),
+        metrics=make_options(config.metrics),
         log_z=(objective.log_z_init,) * objective.log_z_size,
         network=make_network(config.policy, "policy"),
     )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from twinax import Optimizer
-from twinax.conf._mirror import CHOSEN, mirror, open_section, restore, sections_of
+from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sections_of
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import Root, at_least
 from twinax.conf.experiments._offline_published import HINTS, KEY_ALIASES, PUBLISHED, STATES, published_presets
@@ -19,6 +19,7 @@ from twinax.envs import PointMaze
 from twinax.errors import TwinaxError, UnknownName
 from twinax.offline import (
     AGENTS,
+    NORMALISERS,
     Agent,
     Dataset,
     GymnasiumTask,
@@ -31,7 +32,6 @@ from twinax.offline import (
     problem,
     read_dataset,
 )
-from twinax.offline._normaliser import KINDS
 
 
 @dataclass
@@ -155,9 +155,9 @@ def build_problem(config: OfflineRoot):
     at_least(1, task__episodes=config.task.episodes, task__copies=config.task.copies)
     at_least(0, phases__pretrain=config.phases.pretrain)
     at_least(1, data__frame_stack=config.data.frame_stack)
-    if config.data.normalise not in KINDS:
-        raise UnknownName("data.normalise", config.data.normalise, KINDS)
-    agent, task = restore(config.agent, "agent"), make_task(config)
+    if config.data.normalise not in NORMALISERS:
+        raise UnknownName("data.normalise", config.data.normalise, NORMALISERS)
+    agent, task = make_options(config.agent, "agent"), make_task(config)
     if not isinstance(agent, Agent):
         raise TwinaxError(f"agent={config.agent.name} makes a {type(agent).__name__}; give a tx.offline.Agent")
     raw, labelled = rows(config)
@@ -190,7 +190,7 @@ def build_problem(config: OfflineRoot):
         finetuning,
         pretrain_steps=steps,
         batch_size=config.trainer.batch_size,
-        optimizer=restore(config.optimizer),
+        optimizer=make_options(config.optimizer),
         frame_stack=config.data.frame_stack,
         augment=config.data.augment,
         task=task,

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinax import Optimizer
-from twinax.conf._mirror import CHOSEN, mirror, open_section, restore, section_of
+from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, section_of
 from twinax.conf._networks import NetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import CompareSection, Root
 from twinax.conf.limits import check_memory
 from twinax.envs import CONTROLS, Control, Discrete
 from twinax.errors import TwinaxError
-from twinax.ppo import PPO, problem
-from twinax.ppo._brax_habits import ALWAYS, DEFAULTS, combined
-from twinax.ppo._problem import ADAM
+from twinax.ppo import ADAM, PPO, problem
+from twinax.ppo.brax_habits import ALWAYS, DEFAULTS, combined
 
 OptimizerSection = mirror(Optimizer, leave_out=["rates", "clip_by"])
 
@@ -54,7 +53,7 @@ class PpoRoot(Learning):
 
 def build_problem(config: PpoRoot) -> PPO:
     """The problem of a configuration."""
-    world = restore(config.env, "env")
+    world = make_options(config.env, "env")
     if not isinstance(world, Control):
         raise TwinaxError(f"env={config.env.name} makes a {type(world).__name__}; PPO plays a tx.envs.Control")
     if config.compat.name == "brax" and config.ppo.policy == "tanh" and isinstance(world.actions, Discrete):
@@ -75,7 +74,7 @@ def annealed(config: Learning) -> Optimizer:
     """The optimizer, with step sizes that fall to zero at the last update if `ppo.anneal` says so."""
     updates = config.trainer.steps * config.ppo.epochs * config.ppo.minibatches
     own = config.optimizer.decay_steps
-    return restore(config.optimizer, decay_steps=updates if config.ppo.anneal and not own else own)
+    return make_options(config.optimizer, decay_steps=updates if config.ppo.anneal and not own else own)
 
 
 def check_sizes(config: Learning, subject: PPO) -> None:

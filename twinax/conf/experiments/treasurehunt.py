@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinax import Optimizer
-from twinax.conf._mirror import CHOSEN, mirror, open_section, restore, sections_of
+from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sections_of
 from twinax.conf._networks import NetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import Root, at_least
@@ -122,7 +122,7 @@ HINTS = {
 
 def build_problem(config: TreasurehuntRoot):
     """The problem of a configuration."""
-    world, players = restore(config.world, "world"), config.players
+    world, players = make_options(config.world, "world"), config.players
     if not isinstance(world, World):
         raise TwinaxError(
             f"world={config.world.name} makes a {type(world).__name__}; several agents play a tx.envs.World"
@@ -138,11 +138,11 @@ def build_problem(config: TreasurehuntRoot):
             f"players.random={players.random} and players.seeker={players.seeker} leave none of the world's "
             f"{world.num_agents} agents to learn; make world.num_agents larger"
         )
-    learners = restore(
+    learners = make_options(
         config.model,
         count=count,
         batch_size=config.trainer.batch_size,
-        replay=restore(config.replay),
+        replay=make_options(config.replay),
         network=make_network(config.model, "model"),
     )
     return problem(
@@ -150,7 +150,7 @@ def build_problem(config: TreasurehuntRoot):
         {"iqn": learners, **scripted},
         worlds=config.preset.worlds,
         train_steps=config.preset.train_steps,
-        optimizer=restore(config.optimizer),
+        optimizer=make_options(config.optimizer),
         parallel=config.model.parallel,
         evaluation_worlds=config.evaluation.worlds,
         evaluation_epsilon=config.evaluation.epsilon,

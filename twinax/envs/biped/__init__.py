@@ -5,8 +5,8 @@ from twinax.envs.biped._kinematics import Kinematics, Pose
 from twinax.envs.biped._mirror import mirror_joints, mirror_motion
 from twinax.envs.biped._motion import check_reference, motion_features, motion_layout, scripted_gait
 from twinax.envs.biped._robot import ROBOTS, Robot, load_robot
-from twinax.envs.biped._settings import TASKS
 from twinax.envs.biped._state import VARIED, BipedState, Ranges, Variation
+from twinax.envs.biped.settings import TASKS
 
 __all__ = [
     "ROBOTS",

@@ -9,7 +9,7 @@ from twinax.envs.biped import _rotations as rotations
 from twinax.envs.biped._kinematics import HINGE, SLIDE, Kinematics
 from twinax.envs.biped._rewards import constant
 from twinax.envs.biped._robot import Robot
-from twinax.envs.biped._settings import BipedSettings
+from twinax.envs.biped.settings import BipedSettings
 from twinax.types import Array, Float
 
 RESTING = 1e-6

@@ -21,8 +21,8 @@ from twinax.envs.biped._observations import observe, observe_critic, sense
 from twinax.envs.biped._physics_c import FINITE, CPhysics
 from twinax.envs.biped._rewards import TERMS, Seen, constant
 from twinax.envs.biped._robot import Robot, load_robot
-from twinax.envs.biped._settings import TASKS, BipedSettings
 from twinax.envs.biped._state import BipedState, Variation
+from twinax.envs.biped.settings import TASKS, BipedSettings
 from twinax.episode import View
 from twinax.errors import TwinaxError, UnknownName
 from twinax.noise import Draw

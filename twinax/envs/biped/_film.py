@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from twinax.envs._canvas import captioned
-from twinax.envs.biped._mujoco import load_mujoco
 from twinax.envs.biped._stick import draw
+from twinax.envs.biped.mujoco_model import load_mujoco
 from twinax.episode import View, frame_places
 
 SIZE = (400, 320)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from twinax import ops
-from twinax.envs.biped._mujoco import load_mujoco
 from twinax.envs.biped._robot import Robot
 from twinax.envs.biped._state import Variation
+from twinax.envs.biped.mujoco_model import load_mujoco
 from twinax.types import Array, Float
 
 FINITE = 1e10

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from twinax import ops
-from twinax.envs.biped._mujoco import load_mujoco
 from twinax.envs.biped._physics_c import physics_model, varied_fields
 from twinax.envs.biped._robot import Robot
 from twinax.envs.biped._state import Variation
+from twinax.envs.biped.mujoco_model import load_mujoco
 from twinax.errors import TwinaxError, require
 from twinax.types import Array, Float
 

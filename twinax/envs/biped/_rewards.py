@@ -12,8 +12,8 @@ from twinax import ops
 from twinax.envs.biped import _rotations as rotations
 from twinax.envs.biped._kinematics import Pose
 from twinax.envs.biped._robot import Robot
-from twinax.envs.biped._settings import BipedSettings
 from twinax.envs.biped._state import BipedState
+from twinax.envs.biped.settings import BipedSettings
 from twinax.types import Array, Float
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from twinax.envs.biped._description import check_description, read_description
-from twinax.envs.biped._mujoco import load_mujoco, names_of
 from twinax.envs.biped._servos import driven_joints, require_joints, target_limits
+from twinax.envs.biped.mujoco_model import load_mujoco, names_of
 from twinax.errors import TwinaxError, UnknownName
 
 ROBOTS = ("biped", "humanoid", "planar")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from twinax.envs.biped._mujoco import load_mujoco, names_of
+from twinax.envs.biped.mujoco_model import load_mujoco, names_of
 from twinax.errors import TwinaxError, UnknownName
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from twinax.envs._canvas import Canvas
-from twinax.envs.biped._mujoco import load_mujoco
+from twinax.envs.biped.mujoco_model import load_mujoco
 
 HEIGHT, SIDE, FRONT = 320, 360, 240
 """Pixels."""

@@ -17,8 +17,8 @@ from twinax.networks import MLP
 from twinax.noise import Draw
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, guided, spread
 from twinax.offline._losses import advantage_weights, behaviour_cloning, goal_value_loss, regression, scaled
-from twinax.offline._networks import Actor, LogParameter, Metric, Value
 from twinax.offline.agents.iql import IQL
+from twinax.offline.networks import Actor, LogParameter, Metric, Value
 from twinax.problem import Terms
 
 Trained = ClassVar[dict[str, tuple[str, ...]]]

@@ -11,9 +11,9 @@ from twinax import ops
 from twinax.noise import Draw
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, acted, guided, sampled_actions
 from twinax.offline._losses import aggregate, density_ratio, info_nce, off_diagonal, row_entropy, scaled
-from twinax.offline._networks import STDS, Actor, Bilinear, Value
 from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.reward import reward
+from twinax.offline.networks import STDS, Actor, Bilinear, Value
 from twinax.problem import Terms
 
 

@@ -20,7 +20,7 @@ from twinax.offline._agent import (
     spread,
 )
 from twinax.offline._losses import advantage_weights, behaviour_cloning, scaled, td_loss, value_loss
-from twinax.offline._networks import STDS, Actor, Value
+from twinax.offline.networks import STDS, Actor, Value
 from twinax.problem import Terms
 
 EXTRACTIONS = ("awr", "ddpgbc")

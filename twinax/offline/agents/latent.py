@@ -10,8 +10,8 @@ from twinax import ops
 from twinax.noise import Draw
 from twinax.offline._agent import Loss, Nets, Sizes, acted, guided, sampled_actions, spread
 from twinax.offline._losses import aggregate, goal_value_loss, off_diagonal, on_sphere, scaled
-from twinax.offline._networks import Metric, Value
 from twinax.offline.agents.iql import IQL
+from twinax.offline.networks import Metric, Value
 from twinax.problem import Terms
 
 

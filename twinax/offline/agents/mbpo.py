@@ -12,9 +12,9 @@ from twinax.errors import TwinaxError
 from twinax.noise import Draw
 from twinax.offline._agent import Loss, Nets, Sizes
 from twinax.offline._losses import regression
-from twinax.offline._networks import Value
 from twinax.offline.agents.rebrac import ReBRAC
 from twinax.offline.agents.reward import reward
+from twinax.offline.networks import Value
 from twinax.problem import Terms
 
 IMAGINED = ("observations", "actions", "next_observations", "next_actions", "rewards")

@@ -9,9 +9,9 @@ from twinax import ops
 from twinax.noise import Draw
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, spread
 from twinax.offline._losses import aggregate, euler, regression, scaled
-from twinax.offline._networks import STDS, Actor, Value
 from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.rebrac import ReBRAC
+from twinax.offline.networks import STDS, Actor, Value
 from twinax.problem import Terms
 
 

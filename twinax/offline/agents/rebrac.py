@@ -11,8 +11,8 @@ from twinax.noise import Draw
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, spread
 from twinax.offline._encoders import make_encoder
 from twinax.offline._losses import behaviour_cloning, noisy_action, regression, scaled, squared_distance
-from twinax.offline._networks import Actor, Value
 from twinax.offline._sampling import BatchOptions, random_crop
+from twinax.offline.networks import Actor, Value
 from twinax.problem import Terms
 
 

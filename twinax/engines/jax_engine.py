@@ -16,8 +16,8 @@ from twinax import ops
 from twinax.engines._devices import AXIS, Devices, whole
 from twinax.engines._engine import EVALUATION, Engine
 from twinax.engines._hosts import num_processes, together
-from twinax.engines._optax import apply_update
 from twinax.engines._side_by_side import SideBySide
+from twinax.engines.optax_update import apply_update
 from twinax.noise import key_draws, shard_draws
 from twinax.optimizer import Optimizer
 from twinax.platforms import jax_device

@@ -21,7 +21,7 @@ from twinax.bridge._arrays import (
     numpy_to_tensor,
     unknown_leaf,
 )
-from twinax.bridge._safetensors import encode
+from twinax.bridge.safetensors_bytes import encode
 from twinax.errors import TwinaxError
 from twinax.tree import named_leaves
 

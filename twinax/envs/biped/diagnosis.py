@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from twinax.envs.biped._collisions import Pairs
-from twinax.envs.biped._mujoco import load_mujoco
 from twinax.envs.biped._physics_c import quiet
+from twinax.envs.biped.collisions import Pairs
+from twinax.envs.biped.mujoco_model import load_mujoco
 from twinax.errors import TwinaxError
 
 CONTROL = 0.02

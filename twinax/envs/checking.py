@@ -18,7 +18,7 @@ from twinax.envs._check_structure import check_structure
 from twinax.envs._check_walks import WALKS, at_source, walk_back, wander
 from twinax.envs._enumeration import TooManyStates, discover, levels
 from twinax.envs._environment import Environment
-from twinax.envs._state_rows import equal, pick, size_of
+from twinax.envs.state_rows import equal, pick, size_of
 from twinax.errors import TwinaxError
 from twinax.networks import KHot
 

@@ -9,8 +9,7 @@ import numpy as np
 from twinax.envs import Box, Control, Restarting
 from twinax.errors import TwinaxError, require
 from twinax.networks import MLP, Linear
-from twinax.ppo._networks import ActorCritic
-from twinax.ppo._normaliser import Moments
+from twinax.ppo import ActorCritic, RunningMoments
 
 WATCHED, SEEN = "privileged_state", "state"
 
@@ -95,7 +94,9 @@ def brax_env(world: Control) -> Any:
     return World()
 
 
-def read_brax(params: Any, privileged: bool, activation: str = "silu") -> tuple[ActorCritic, Moments, Moments | None]:
+def read_brax(
+    params: Any, privileged: bool, activation: str = "silu"
+) -> tuple[ActorCritic, RunningMoments, RunningMoments | None]:
     """Brax's (normaliser, policy, value) as networks and moments of this library; NumPy leaves.
 
     Parameters do not tell the activation that they were trained with.
@@ -123,10 +124,10 @@ def _mlp(params: Any, activation: str) -> MLP:
     )
 
 
-def _moments(normaliser: Any, key: str | None) -> Moments:
+def _moments(normaliser: Any, key: str | None) -> RunningMoments:
     mean, std = (getattr(normaliser, part) for part in ("mean", "std"))
     if key is not None:
         mean, std = mean[key], std[key]
     count = normaliser.count
     number = count.to_numpy() if hasattr(count, "to_numpy") else np.asarray(count)
-    return Moments(np.asarray(mean), np.square(np.asarray(std)), np.asarray(number, np.float32).reshape(()))
+    return RunningMoments(np.asarray(mean), np.square(np.asarray(std)), np.asarray(number, np.float32).reshape(()))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from twinax.envs.biped._mujoco import load_mujoco
+from twinax.envs.biped.mujoco_model import load_mujoco
 
 CONTACTS = {
     frozenset({"plane", "sphere"}): 1,
