@@ -29,7 +29,14 @@ from pathlib import Path
 from typing import Any
 
 PLAN = ("trainer.log_every=3", "trainer.evaluate_every=10", "trainer.checkpoint_every=4", "trainer.chunk=4")
-PPO = ("ppo.worlds=4", "ppo.steps=8", "ppo.minibatches=2", "ppo.epochs=1", "ppo.hidden=[8]", "ppo.episodes=2")
+PPO = (
+    "ppo.num_envs=4",
+    "ppo.num_steps=8",
+    "ppo.num_minibatches=2",
+    "ppo.num_epochs=1",
+    "ppo.hidden=[8]",
+    "ppo.episodes=2",
+)
 FAMILIES: dict[str, tuple[str, ...]] = {
     "gflownet": (
         *("env.dim=2", "env.side=4", "policy.hidden=[8]", "metrics.samples=16", "metrics.fifo=64"),

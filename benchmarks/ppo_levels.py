@@ -23,17 +23,17 @@ import numpy as np
 from measuring import CACHE, Contender, ask, machine, serve, timed
 
 SUBSTEPS = 5
-FEW = ("ppo.worlds=32", "ppo.steps=4", "ppo.minibatches=4", "ppo.episodes=4", "task.time_limit=4")
+FEW = ("ppo.num_envs=32", "ppo.num_steps=4", "ppo.num_minibatches=4", "ppo.episodes=4", "task.time_limit=4")
 CASES: dict[str, tuple[str, ...]] = {
     "mujoco.rollout alone": ("rollout",),
     "level 1, 16 robots": ("engine", "1", "level=1"),
-    "level 1, 256 robots": ("engine", "1", "level=1", "ppo.worlds=256", "ppo.steps=24", "task.threads=0"),
+    "level 1, 256 robots": ("engine", "1", "level=1", "ppo.num_envs=256", "ppo.num_steps=24", "task.threads=0"),
     "level 2, C": ("brax", "level=2"),
     "level 2, MJX, 32 robots": ("brax", "level=2", "task.runner=mjx", *FEW),
     "level 3, C": ("engine", "10", "level=3"),
     "level 3, C, pipelined": ("engine", "10", "level=3", "ppo.pipelined=true"),
-    "level 3, C, 1024 robots": ("engine", "3", "level=3", "ppo.worlds=1024"),
-    "level 3, MJX, 128 robots": ("engine", "1", "level=3", "task.runner=mjx", "ppo.worlds=128", "ppo.steps=8"),
+    "level 3, C, 1024 robots": ("engine", "3", "level=3", "ppo.num_envs=1024"),
+    "level 3, MJX, 128 robots": ("engine", "1", "level=3", "task.runner=mjx", "ppo.num_envs=128", "ppo.num_steps=8"),
     "level 4, C, 2 devices": ("engine", "10", "level=4"),
 }
 """How it is run, iterations in one go, settings."""
@@ -84,7 +84,7 @@ def engine(chunk: str, *words: str) -> None:
         begin, watch.seconds = time.perf_counter(), 0.0
         made.run(number)
         seconds = time.perf_counter() - begin
-        rate = number * problem.worlds * problem.steps / seconds
+        rate = number * problem.num_envs * problem.num_steps / seconds
         # Devices call the physics at the same time, each from its own thread.
         share = watch.seconds / seconds / config.trainer.devices if alone is None else rate / alone
         return {"rate": rate, "share": share}
@@ -104,12 +104,12 @@ def mjx_rate(problem) -> float:
     @jax.jit
     def steps(qpos, qvel):
         return jax.lax.fori_loop(
-            0, problem.steps, lambda _, now: world.physics(*now, target, push, variation), (qpos, qvel)
+            0, problem.num_steps, lambda _, now: world.physics(*now, target, push, variation), (qpos, qvel)
         )
 
     def once() -> int:
         jax.block_until_ready(steps(qpos, qvel))
-        return problem.worlds * problem.steps
+        return problem.num_envs * problem.num_steps
 
     return timed(once, 3)["rate"]
 

@@ -11,7 +11,7 @@ from twinax.cli import _child, main
 
 pytest.importorskip("mujoco")
 
-SMALL = ["ppo.worlds=8", "ppo.steps=8", "ppo.minibatches=2", "ppo.epochs=1", "ppo.hidden=[8,8]"]
+SMALL = ["ppo.num_envs=8", "ppo.num_steps=8", "ppo.num_minibatches=2", "ppo.num_epochs=1", "ppo.hidden=[8,8]"]
 SMALL += ["ppo.episodes=2", "ppo.film=false", "task.time_limit=10", "trainer.steps=4", "trainer.chunk=2"]
 
 
@@ -74,8 +74,8 @@ def test_a_robot_of_ones_own_stays_with_its_run(tmp_path, monkeypatch, capsys):
     ("words", "sentence"),
     [
         (["task.robot=nowhere.xml"], "nowhere.xml"),
-        (["ppo.worlds=0"], "at least 1"),
-        (["ppo.minibatches=7"], "do not divide"),
+        (["ppo.num_envs=0"], "at least 1"),
+        (["ppo.num_minibatches=7"], "do not divide"),
         (["level=5"], "level"),
         (["amp=file"], "amp.file=FILE"),
         (["level=2", "amp=scripted"], "closed program"),
@@ -139,7 +139,7 @@ def test_a_policy_needs_no_reference(styled, tmp_path, capsys, content, sentence
 
 def test_a_refusal_of_brax_leaves_no_run_behind(tmp_path, capsys):
     pytest.importorskip("brax")
-    words = ["ppo.worlds=6", "ppo.steps=8", "ppo.minibatches=4", f"run.dir={tmp_path / 'run'}"]
+    words = ["ppo.num_envs=6", "ppo.num_steps=8", "ppo.num_minibatches=4", f"run.dir={tmp_path / 'run'}"]
     assert main(["train", "experiment=biped", "level=2", *words]) == 2
     said = capsys.readouterr().err
     assert "6 worlds do not divide into 4" in said and said.count("\n") == 1

@@ -6,8 +6,15 @@ import shutil
 
 import pytest
 
-TINY = ["experiment=ppo", "ppo.worlds=4", "ppo.steps=8", "ppo.minibatches=2", "ppo.hidden=[8]", "ppo.episodes=2"]
-TINY += ["ppo.epochs=1", "env=pendulum", "env.time_limit=8", "trainer.steps=1", "ppo.film=false"]
+TINY = [
+    "experiment=ppo",
+    "ppo.num_envs=4",
+    "ppo.num_steps=8",
+    "ppo.num_minibatches=2",
+    "ppo.hidden=[8]",
+    "ppo.episodes=2",
+]
+TINY += ["ppo.num_epochs=1", "env=pendulum", "env.time_limit=8", "trainer.steps=1", "ppo.film=false"]
 
 
 @pytest.mark.usefixtures("quick_compilation")

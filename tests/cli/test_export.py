@@ -10,9 +10,9 @@ import pytest
 
 TINY = [
     "experiment=ppo",
-    "ppo.worlds=4",
-    "ppo.steps=8",
-    "ppo.minibatches=2",
+    "ppo.num_envs=4",
+    "ppo.num_steps=8",
+    "ppo.num_minibatches=2",
     "ppo.hidden=[8]",
     "ppo.episodes=2",
     "env.time_limit=10",

@@ -33,7 +33,7 @@ def test_parity_fails_with_exit_1_and_names_the_first_difference(twinax, tiny):
 )
 def test_parity_of_ppo_as_a_new_user_asks_for_it(twinax, words):
     """Small sizes, and nothing said of steps or tolerances."""
-    small = ["ppo.worlds=4", "ppo.steps=8", "ppo.hidden=[8]", "parity.modes=[torch,jax]", "run.dir=here"]
+    small = ["ppo.num_envs=4", "ppo.num_steps=8", "ppo.hidden=[8]", "parity.modes=[torch,jax]", "run.dir=here"]
     done = twinax("parity", *f"experiment={words}".split(), *small)
     assert done.code == 0, done.out + done.err
     assert "agree over 2 training steps" in done.out

@@ -19,7 +19,7 @@ from twinax.errors import TwinaxError
 from twinax.runs import RunDirectory, origin, settings_file, sweeps
 
 MODULE = "stranger_worlds"
-SETTINGS = ["experiment=ppo", "env=gymnasium", f"env.id={MODULE}:Thing-v0", "ppo.worlds=2", "ppo.steps=4"]
+SETTINGS = ["experiment=ppo", "env=gymnasium", f"env.id={MODULE}:Thing-v0", "ppo.num_envs=2", "ppo.num_steps=4"]
 CODE = """
 from pathlib import Path
 Path("imported").touch()

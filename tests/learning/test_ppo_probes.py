@@ -17,13 +17,19 @@ GAMMA, TRACE = 0.9, 0.95
 ITERATIONS, WORLDS, EPOCHS, MINIBATCHES = 100, 16, 4, 4
 # Whole episodes of every probe with a time limit.
 STEPS = 15
-SMALL: dict = {"hidden": (16, 16), "worlds": WORLDS, "steps": STEPS, "epochs": EPOCHS, "minibatches": MINIBATCHES}
+SMALL: dict = {
+    "hidden": (16, 16),
+    "num_envs": WORLDS,
+    "num_steps": STEPS,
+    "num_epochs": EPOCHS,
+    "num_minibatches": MINIBATCHES,
+}
 FALLING = Optimizer(learning_rate=1e-2, eps=1e-5, clip_norm=0.5, decay_steps=ITERATIONS * EPOCHS * MINIBATCHES)
 
 
 def learned(world: Probe, seen: list[float], advantage: str = "gae") -> tuple[np.ndarray, np.ndarray]:
     """What the critic says after a training, and what is true, of some observations."""
-    settings = {**SMALL, "value_clip": 0.0, "entropy_weight": 0.0, "gamma": GAMMA, "trace": TRACE}
+    settings = {**SMALL, "value_clip": 0.0, "ent_coef": 0.0, "gamma": GAMMA, "gae_lambda": TRACE}
     settings["normalise_rewards"] = False  # values are known of rewards as they are
     subject = problem(world, optimizer=FALLING, advantage=advantage, film=False, **settings)
     engine = make_engine(subject, mode="jax", chunk=100)

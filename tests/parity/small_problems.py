@@ -15,10 +15,10 @@ from twinax.optimizer import Optimizer
 
 TINY: dict[str, Any] = {
     "hidden": (8, 8),
-    "worlds": 4,
-    "steps": 8,
-    "epochs": 1,
-    "minibatches": 2,
+    "num_envs": 4,
+    "num_steps": 8,
+    "num_epochs": 1,
+    "num_minibatches": 2,
     "episodes": 2,
     "groups": 2,
 }

@@ -139,7 +139,7 @@ def test_a_part_that_nobody_learns_from_is_said(monkeypatch):
 
 
 def test_a_part_without_weight_is_a_constant():
-    made = dataclasses.replace(tiny.balancing(), entropy_weight=0.0)
+    made = dataclasses.replace(tiny.balancing(), ent_coef=0.0)
     assert not parity.check(made, ("torch", "jax"), steps=1).raise_if_different().notes
 
 

@@ -23,7 +23,7 @@ from twinax.ppo._episodes import episode_draws, play_episodes
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 gymnasium = pytest.importorskip("gymnasium")
 
-SMALL: dict = {"hidden": (8, 8), "worlds": 4, "steps": 8, "epochs": 2, "minibatches": 2, "episodes": 3}
+SMALL: dict = {"hidden": (8, 8), "num_envs": 4, "num_steps": 8, "num_epochs": 2, "num_minibatches": 2, "episodes": 3}
 
 
 class Counting(gymnasium.Env):

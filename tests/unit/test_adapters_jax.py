@@ -25,7 +25,7 @@ from twinax.ppo import begin, play, problem
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-SMALL: dict = {"hidden": (8, 8), "worlds": 4, "steps": 8, "epochs": 2, "minibatches": 2, "episodes": 3}
+SMALL: dict = {"hidden": (8, 8), "num_envs": 4, "num_steps": 8, "num_epochs": 2, "num_minibatches": 2, "episodes": 3}
 
 
 # Gymnax

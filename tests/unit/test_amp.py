@@ -81,7 +81,15 @@ def pole_features(state):
 
 def subject(**changes):
     options = AmpOptions(hidden=(6, 5), batch=8, updates=2, memory=20, kept=6, remembered=0.5)
-    settings = {"hidden": (8, 8), "worlds": 6, "steps": 8, "epochs": 2, "minibatches": 3, "episodes": 3, "groups": 2}
+    settings = {
+        "hidden": (8, 8),
+        "num_envs": 6,
+        "num_steps": 8,
+        "num_epochs": 2,
+        "num_minibatches": 3,
+        "episodes": 3,
+        "groups": 2,
+    }
     return problem(
         Pendulum(time_limit=6),
         optimizer=Optimizer(learning_rate=1e-3, separate=True, clip_norm=0.5, rates={"discriminator": 1e-4}),

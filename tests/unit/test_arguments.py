@@ -35,7 +35,7 @@ WRONG = {
     "gflownet.problem has no argument 'hidden': write policy=PolicyOptions(hidden=...)": lambda: gflownet(hidden=64),
     "gflownet.problem has no argument 'lr': write optimizer=Optimizer(learning_rate=...)": lambda: gflownet(lr=1),
     "PPO has no argument 'lr': write optimizer=Optimizer(learning_rate=...)": lambda: tx.ppo.problem(CART, lr=1),
-    "PPO has no argument 'num_envs': 'worlds' is what it is": lambda: tx.ppo.problem(CART, num_envs=3),
+    "PPO has no argument 'worlds': 'num_envs' is what it is": lambda: tx.ppo.problem(CART, worlds=3),
     "iqn.problem has no argument 'lr': write groups={'name': Learners(": lambda: tx.iqn.problem(HUNT, lr=1),
     "offline.problem has no argument 'lr': write optimizer=Optimizer(": lambda: tx.offline.problem(IQL(), lr=1),
     "Optimizer has no argument 'lr': 'learning_rate' is what": lambda: tx.Optimizer(lr=1),

@@ -12,7 +12,14 @@ from twinax.errors import TwinaxError
 pytest.importorskip("mujoco")
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-SMALL = ["experiment=biped", "ppo.worlds=4", "ppo.steps=6", "ppo.minibatches=2", "ppo.epochs=2", "ppo.hidden=[8,8]"]
+SMALL = [
+    "experiment=biped",
+    "ppo.num_envs=4",
+    "ppo.num_steps=6",
+    "ppo.num_minibatches=2",
+    "ppo.num_epochs=2",
+    "ppo.hidden=[8,8]",
+]
 SMALL += ["ppo.pool=8", "ppo.episodes=2", "task.threads=1", "task.time_limit=4", "trainer.steps=4"]
 
 

@@ -31,7 +31,7 @@ pytestmark = [
 ]
 
 LIKE_BRAX: dict = {name: value for name, value in ALWAYS["ppo"].items() if name != "anneal"}
-SETTINGS: dict = {"hidden": (8, 8), "worlds": 8, "steps": 5, "epochs": 2, "minibatches": 2, "episodes": 4}
+SETTINGS: dict = {"hidden": (8, 8), "num_envs": 8, "num_steps": 5, "num_epochs": 2, "num_minibatches": 2, "episodes": 4}
 
 
 def test_a_step_in_brax_is_a_step_of_the_world():
@@ -238,7 +238,7 @@ def test_problems_that_brax_would_train_otherwise_are_refused(tmp_path):
         ({"policy": "gaussian"}, adam, "cannot do ppo.policy=gaussian: with it ppo.policy is tanh"),
         ({"pool": 8}, adam, "ppo.pool=8"),
         ({}, Optimizer(decay_steps=10), "optimizer.decay_steps=10"),
-        ({"worlds": 6, "minibatches": 4, "steps": 8}, adam, "6 worlds do not divide into 4"),
+        ({"num_envs": 6, "num_minibatches": 4, "num_steps": 8}, adam, "6 worlds do not divide into 4"),
     ):
         subject = problem(world, optimizer=optimizer, **{**SETTINGS, **LIKE_BRAX, **changes})
         with pytest.raises(TwinaxError, match=words):

@@ -16,7 +16,7 @@ from twinax.ppo import RunningMoments, Scaling, make_networks, problem
 from twinax.ppo._playing import play_iteration, roll_out
 from twinax.ppo.brax_habits import ALWAYS, DEFAULTS, combined
 
-SMALL: dict = {"hidden": (8, 8), "worlds": 6, "steps": 5, "epochs": 1, "minibatches": 1, "episodes": 3}
+SMALL: dict = {"hidden": (8, 8), "num_envs": 6, "num_steps": 5, "num_epochs": 1, "num_minibatches": 1, "episodes": 3}
 BRAX: dict = {name: value for name, value in combined(ALWAYS, DEFAULTS)["ppo"].items() if name != "anneal"}
 AS_BRAX = Scaling(limit=0.0, eps=0.0)
 
@@ -106,7 +106,7 @@ def test_the_loss_of_an_iteration_is_that_of_brax():
         for step in range(2):
             draws = wide(numpy_draws(subject.draws(), 0, step))
             key = jax.random.key(step)
-            draws["entropy"] = np.asarray(jax.random.normal(key, (subject.steps, subject.worlds, 1)))
+            draws["entropy"] = np.asarray(jax.random.normal(key, (subject.num_steps, subject.num_envs, 1)))
             _, happened = roll_out(subject, state, draws)
             truncated += happened.truncated.sum()
             played = play_iteration(subject, state, draws)
@@ -143,12 +143,12 @@ def test_the_loss_of_an_iteration_is_that_of_brax():
                     data,
                     key,
                     network,
-                    entropy_cost=subject.entropy_weight,
+                    entropy_cost=subject.ent_coef,
                     discounting=subject.gamma,
                     reward_scaling=subject.reward_scale,
-                    gae_lambda=subject.trace,
+                    gae_lambda=subject.gae_lambda,
                     clipping_epsilon=subject.clip,
-                    vf_coefficient=subject.value_weight,
+                    vf_coefficient=subject.vf_coef,
                 )[0]
 
             def our_loss(agent, rows=played.rows):

@@ -15,7 +15,15 @@ from twinax.envs.checking_control import check_world
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
 
-SMALL = {"worlds": 4, "steps": 4, "minibatches": 1, "epochs": 1, "hidden": (4,), "episodes": 2, "film": False}
+SMALL = {
+    "num_envs": 4,
+    "num_steps": 4,
+    "num_minibatches": 1,
+    "num_epochs": 1,
+    "hidden": (4,),
+    "episodes": 2,
+    "film": False,
+}
 
 
 @tree.record

@@ -18,7 +18,7 @@ from twinax.ppo import Policy, problem
 from twinax.ppo._episodes import episode_draws, play_episodes
 from twinax.runs import RunDirectory, episode_plots, episodes
 
-SMALL: dict = {"hidden": (8,), "worlds": 4, "steps": 4, "minibatches": 2, "episodes": 2}
+SMALL: dict = {"hidden": (8,), "num_envs": 4, "num_steps": 4, "num_minibatches": 2, "episodes": 2}
 ORANGE, BLUE, RED = (0xF9, 0x73, 0x16), (0x3B, 0x82, 0xF6), (0xEF, 0x44, 0x44)
 
 

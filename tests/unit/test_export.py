@@ -19,7 +19,7 @@ from twinax.networks import ACTIVATIONS
 from twinax.ppo import Policy, RunningMoments, problem
 from twinax.ppo._exportable import exportable
 
-SMALL: dict = {"worlds": 4, "steps": 4, "minibatches": 2}
+SMALL: dict = {"num_envs": 4, "num_steps": 4, "num_minibatches": 2}
 
 
 def policy_of(world, seed=0, **settings) -> Policy:

@@ -16,7 +16,7 @@ gymnasium = pytest.importorskip("gymnasium")
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 spaces = gymnasium.spaces
 
-SMALL: dict = {"hidden": (4,), "worlds": 2, "steps": 4, "epochs": 1, "minibatches": 1, "episodes": 2}
+SMALL: dict = {"hidden": (4,), "num_envs": 2, "num_steps": 4, "num_epochs": 1, "num_minibatches": 1, "episodes": 2}
 
 
 class Good(gymnasium.Env):

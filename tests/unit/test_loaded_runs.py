@@ -31,7 +31,7 @@ def gflownet(**changed):
 
 
 def ppo(world=None, **changed):
-    sizes = {"worlds": 4, "steps": 4, "minibatches": 2, "hidden": (8,), "episodes": 2, "evaluation_steps": 4}
+    sizes = {"num_envs": 4, "num_steps": 4, "num_minibatches": 2, "hidden": (8,), "episodes": 2, "evaluation_steps": 4}
     return tx.ppo.problem(world or tx.envs.Pendulum(), film=False, normalise_observations=True, **sizes | changed)
 
 

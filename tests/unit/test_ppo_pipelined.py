@@ -21,7 +21,7 @@ from twinax.ppo import problem
 from twinax.ppo._playing import make_rows, roll_out
 from twinax.problem import State
 
-SMALL: dict = {"hidden": (8, 8), "worlds": 6, "steps": 8, "epochs": 2, "minibatches": 3, "episodes": 3}
+SMALL: dict = {"hidden": (8, 8), "num_envs": 6, "num_steps": 8, "num_epochs": 2, "num_minibatches": 3, "episodes": 3}
 
 
 def subject(**settings):

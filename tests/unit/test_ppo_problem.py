@@ -20,7 +20,7 @@ from twinax.ppo.brax_habits import ALWAYS, DEFAULTS, combined
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-SMALL: dict = {"hidden": (8, 8), "worlds": 6, "steps": 8, "epochs": 2, "minibatches": 3, "episodes": 3}
+SMALL: dict = {"hidden": (8, 8), "num_envs": 6, "num_steps": 8, "num_epochs": 2, "num_minibatches": 3, "episodes": 3}
 FAST = Optimizer(learning_rate=0.03, eps=1e-5, clip_norm=0.5)
 """So fast that `target_kl` stops the updates of an iteration."""
 BRAX = {name: value for name, value in combined(ALWAYS, DEFAULTS)["ppo"].items() if name != "anneal"}
@@ -38,7 +38,7 @@ KINDS = {
         optimizer=FAST,
         normalise_observations=True,
         target_kl=0.01,
-        **{**SMALL, "epochs": 4},
+        **{**SMALL, "num_epochs": 4},
     ),
     "pendulum": lambda: problem(
         Pendulum(time_limit=6), policy="tanh", std="state", normalise_rewards=True, pool=16, groups=2, **SMALL
@@ -107,7 +107,7 @@ def by_hand(subject, seed=0):
         for t in reversed(range(steps)):
             d, u = happened.terminated[t, w], happened.truncated[t, w]
             delta = happened.reward[t, w] + (0 if d else subject.gamma * following[t, w]) - value[t, w]
-            later = delta + (0 if d or u else subject.gamma * subject.trace * later)
+            later = delta + (0 if d or u else subject.gamma * subject.gae_lambda * later)
             advantage[t, w] = later
     target = advantage + value
     parameters = tree.named_leaves(state.networks)
@@ -132,7 +132,7 @@ def by_hand(subject, seed=0):
     }
     rows = {name: torch.tensor(x) for name, x in flat.items()}
     for uniform in draws["order"][:, 0]:
-        order = np.argsort(uniform, kind="stable").reshape(subject.minibatches, -1)
+        order = np.argsort(uniform, kind="stable").reshape(subject.num_minibatches, -1)
         for index in order:
             mine = {name: x[index] for name, x in rows.items()}
             logs = torch.log_softmax(forward("actor", mine["observation"]), -1)
@@ -145,7 +145,7 @@ def by_hand(subject, seed=0):
             near = mine["value"] + torch.clamp(v - mine["value"], -subject.value_clip, subject.value_clip)
             error = 0.5 * torch.maximum((v - mine["target"]) ** 2, (near - mine["target"]) ** 2).mean()
             entropy = -(logs.exp() * logs).sum(-1).mean()
-            loss = -gain + subject.value_weight * error - subject.entropy_weight * entropy
+            loss = -gain + subject.vf_coef * error - subject.ent_coef * entropy
             grads = dict(zip(tensors, torch.autograd.grad(loss, list(tensors.values())), strict=True))
             norm = torch.sqrt(sum((g * g).sum() for g in grads.values()))
             factor = min(1.0, recipe.clip_norm / (float(norm) + 1e-6))
@@ -187,7 +187,7 @@ def test_statistics_stand_still_within_an_iteration_and_move_after_it():
 
 
 def test_every_row_is_learned_from_once_in_a_pass_and_equally_from_each_group():
-    subject = problem(CartPole(), **{**SMALL, "groups": 3, "minibatches": 2})
+    subject = problem(CartPole(), **{**SMALL, "groups": 3, "num_minibatches": 2})
     uniform = numpy_draws(subject.draws(), 0, 0)["order"][0]
     index = np.asarray(minibatch_rows(subject, uniform))
     assert sorted(index.ravel()) == list(range(48))
@@ -226,7 +226,7 @@ def test_picks_stay_in_the_group():
 
 
 def test_updates_stop_at_the_divergence():
-    options = {**SMALL, "epochs": 4}
+    options = {**SMALL, "num_epochs": 4}
     fast = Optimizer(learning_rate=0.1, eps=1e-5, clip_norm=0.5)
     subject = problem(CartPole(), optimizer=fast, target_kl=0.005, **options)
     engine = make_engine(subject, mode="torch", chunk=2)
@@ -260,8 +260,8 @@ def test_an_evaluation_tells_who_lasted_until_the_limit():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"worlds": 0}, "worlds is 0"),
-        ({"minibatches": 5}, r"48 transitions a group \(6 worlds x 8 steps\) do not divide into 5 minibatches"),
+        ({"num_envs": 0}, "num_envs is 0"),
+        ({"num_minibatches": 5}, r"48 transitions a group \(6 worlds x 8 steps\) do not divide into 5 minibatches"),
         ({"groups": 4}, "6 worlds do not divide into groups=4"),
         ({"pool": 12}, "a pool of 12 starts"),
         ({"advantage": "td"}, "unknown advantage 'td'"),
@@ -281,9 +281,9 @@ def test_an_evaluation_tells_who_lasted_until_the_limit():
         ({"reward_scale": 0.0}, "reward_scale is 0.0; .* above 0"),
         ({"value_clip": -1.0}, "value_clip is -1.0; .* not negative"),
         ({"target_kl": -1.0}, "target_kl is -1.0; .* not negative"),
-        ({"value_weight": -0.5}, "value_weight is -0.5; .* not negative"),
-        ({"entropy_weight": -0.01}, "entropy_weight is -0.01; .* not negative"),
-        ({"entropy_weight": float("nan")}, "entropy_weight is nan; .* finite"),
+        ({"vf_coef": -0.5}, "value_weight is -0.5; .* not negative"),
+        ({"ent_coef": -0.01}, "entropy_weight is -0.01; .* not negative"),
+        ({"ent_coef": float("nan")}, "entropy_weight is nan; .* finite"),
         ({"pool": -8}, "pool is -8; it must be at least 0"),
     ],
 )

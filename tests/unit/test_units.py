@@ -38,7 +38,7 @@ def probe(monkeypatch):
 
 
 def test_families_say_what_they_count():
-    cart = tx.ppo.problem(tx.envs.CartPole(), worlds=8, steps=16, minibatches=2)
+    cart = tx.ppo.problem(tx.envs.CartPole(), num_envs=8, num_steps=16, num_minibatches=2)
     assert cart.present.unit == Unit("environment steps", 128, "env_steps")
     hunt = tx.iqn.problem(tx.envs.TreasureHunt(num_agents=2, turns=10), worlds=3)
     assert hunt.present.unit == Unit("environment steps", 30, "env_steps")
@@ -75,7 +75,7 @@ def test_env_steps_in_place_of_steps(probe, tmp_path):
 
 
 def test_env_steps_on_the_command_line():
-    small = ["experiment=ppo", "ppo.worlds=8", "ppo.steps=16", "ppo.minibatches=2", "ppo.hidden=[8]"]
+    small = ["experiment=ppo", "ppo.num_envs=8", "ppo.num_steps=16", "ppo.num_minibatches=2", "ppo.hidden=[8]"]
     config = conf.compose([*small, "trainer.env_steps=1000"])
     conf.build_problem(config)
     assert config.trainer.steps == 8 and config.trainer.env_steps is None

@@ -60,7 +60,14 @@ def walks():
 
 def agents_in_worlds():
     """Every kind of policy and advantage, with pools, groups, both normalisers, and playing while learning."""
-    small: dict = {"hidden": (8, 8), "worlds": 4, "steps": 6, "epochs": 1, "minibatches": 2, "episodes": 2}
+    small: dict = {
+        "hidden": (8, 8),
+        "num_envs": 4,
+        "num_steps": 6,
+        "num_epochs": 1,
+        "num_minibatches": 2,
+        "episodes": 2,
+    }
     yield "cartpole", ppo.problem(CartPole(time_limit=4), normalise_observations=True, target_kl=0.01, **small)
     yield "acrobot", ppo.problem(Acrobot(time_limit=4), advantage="cleanrl", shared=True, pipelined=True, **small)
     world = Pendulum(time_limit=4)

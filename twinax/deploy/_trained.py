@@ -21,7 +21,7 @@ class Trained:
     """What was trained: it samples objects, or acts; what a family cannot do is refused in a sentence.
 
     >>> import twinax as tx
-    >>> problem = tx.ppo.problem(tx.envs.CartPole(), worlds=4, steps=4)
+    >>> problem = tx.ppo.problem(tx.envs.CartPole(), num_envs=4, num_steps=4)
     >>> Trained(problem, problem.init(0)).act(np.zeros((3, 4)), deterministic=True).shape
     (3,)
     """

@@ -26,8 +26,8 @@ def minibatch_rows(ppo: PPO, uniform: Float[Array, "group rows"]) -> Any:
     """Indices of the rows of each minibatch of a pass: equally many from every group."""
     groups, rows = uniform.shape
     order = ops.shuffled(uniform) + ops.arange(groups, uniform)[:, None] * rows
-    parts = order.reshape(groups, ppo.minibatches, rows // ppo.minibatches)
-    return ops.move_axis(parts, 1, 0).reshape(ppo.minibatches, -1)
+    parts = order.reshape(groups, ppo.num_minibatches, rows // ppo.num_minibatches)
+    return ops.move_axis(parts, 1, 0).reshape(ppo.num_minibatches, -1)
 
 
 def learn_passes(ppo: PPO, state: State, rows: Rows, draws, update) -> Learned:

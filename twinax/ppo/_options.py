@@ -49,27 +49,27 @@ class Options:
     """Whether actor and critic share all but their last layer."""
     initial_weights: str = "orthogonal"
     """orthogonal (gain sqrt 2; 0.01 for the actor's last layer, 1 for the critic's) or lecun_uniform (all layers)."""
-    worlds: int = 64
+    num_envs: int = 64
     """Worlds side by side."""
-    steps: int = 128
+    num_steps: int = 128
     """Steps of each world in an iteration."""
-    epochs: int = 4
+    num_epochs: int = 4
     """Passes over a rollout."""
-    minibatches: int = 4
+    num_minibatches: int = 4
     """Updates in a pass."""
     groups: int = 1
     """Worlds are shuffled within this many equal groups, so that as many devices (or fewer) learn exactly alike."""
     gamma: float = 0.99
     """Discount."""
-    trace: float = 0.95
+    gae_lambda: float = 0.95
     """Lambda of the advantages."""
     clip: float = 0.2
     """How far the ratio of probabilities may leave 1."""
     value_clip: float = 0.2
     """How far a value may move from the old one; 0 for any distance."""
-    value_weight: float = 0.5
+    vf_coef: float = 0.5
     """Weight of the value's loss."""
-    entropy_weight: float = 0.01
+    ent_coef: float = 0.01
     """Weight of the entropy."""
     target_kl: float = 0.0
     """Updates of an iteration end when the estimated divergence exceeds this; 0 for never."""
@@ -108,16 +108,24 @@ class Options:
     """Whether a run ends with a film and figures of one episode."""
 
     def __post_init__(self):
-        for label in ("worlds", "steps", "epochs", "minibatches", "groups", "episodes", "evaluation_steps"):
+        for label in (
+            "num_envs",
+            "num_steps",
+            "num_epochs",
+            "num_minibatches",
+            "groups",
+            "episodes",
+            "evaluation_steps",
+        ):
             if (value := getattr(self, label)) < 1:
                 raise TwinaxError(f"{label} is {value}; it must be at least 1")
-        for label in ("gamma", "trace"):
+        for label in ("gamma", "gae_lambda"):
             if not 0 <= (value := getattr(self, label)) <= 1:
                 raise TwinaxError(f"{label} is {value}; it must be between 0 and 1")
         for label in ("clip", "reward_scale"):
             if not 0 < (value := getattr(self, label)) < math.inf:
                 raise TwinaxError(f"{label} is {value}; it must be finite and above 0")
-        kept = ("value_clip", "value_weight", "entropy_weight", "target_kl", "observation_limit", "observation_eps")
+        kept = ("value_clip", "vf_coef", "ent_coef", "target_kl", "observation_limit", "observation_eps")
         for label in kept:
             if not 0 <= (value := getattr(self, label)) < math.inf:
                 raise TwinaxError(f"{label} is {value}; it must be finite and not negative")
@@ -125,13 +133,13 @@ class Options:
             raise TwinaxError(f"hidden is {list(self.hidden)}; every width must be at least 1")
         if self.pool < 0:
             raise TwinaxError(f"pool is {self.pool}; it must be at least 0 (a new start for each end)")
-        if self.worlds % self.groups:
-            raise TwinaxError(f"{self.worlds} worlds do not divide into groups={self.groups}; change one of them")
-        rows = self.worlds // self.groups * self.steps
-        if rows % self.minibatches:
+        if self.num_envs % self.groups:
+            raise TwinaxError(f"{self.num_envs} worlds do not divide into groups={self.groups}; change one of them")
+        rows = self.num_envs // self.groups * self.num_steps
+        if rows % self.num_minibatches:
             raise TwinaxError(
-                f"{rows} transitions a group ({self.worlds // self.groups} worlds x {self.steps} steps) do not divide "
-                f"into {self.minibatches} minibatches; change worlds, steps or minibatches"
+                f"{rows} transitions a group ({self.num_envs // self.groups} worlds x {self.num_steps} steps) do not "
+                f"divide into {self.num_minibatches} minibatches; change num_envs, num_steps or num_minibatches"
             )
         if self.pool and self.pool % (8 * self.groups):
             raise TwinaxError(f"a pool of {self.pool} starts does not divide by 8 x groups={self.groups}")

@@ -90,7 +90,7 @@ def make_rows(ppo: Options, networks: Any, carry: Carry, happened: Rollout, draw
     if carry.returned is not None:
         reward = ops.clip(reward / ops.sqrt(carry.returned.variance + 1e-8), -10.0, 10.0)
     advantage, target = ADVANTAGES[ppo.advantage](
-        reward, value, next_value, happened.terminated, happened.truncated, ppo.gamma, ppo.trace
+        reward, value, next_value, happened.terminated, happened.truncated, ppo.gamma, ppo.gae_lambda
     )
     noise = draws["entropy"] if ppo.squashed else None
     whole = Rows(observation, critic, happened.point, happened.log_prob, value, advantage, target, noise)

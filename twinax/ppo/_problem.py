@@ -50,7 +50,7 @@ class PPO(Options, Problem):
         if self.hooks is not None:
             networks |= self.hooks.networks(rng)
         # Beyond every step that draws for training will reach.
-        first = numpy_draws(world.reset_draws(self.worlds), seed, 2**31 - 1)
+        first = numpy_draws(world.reset_draws(self.num_envs), seed, 2**31 - 1)
         pool = numpy_draws(world.reset_draws(self.pool), seed, 2**31 - 2) if self.pool else None
         blank = np.zeros((), np.float32)
         carry = Carry(
@@ -61,7 +61,7 @@ class PPO(Options, Problem):
             if self.normalise_observations and world.privileged
             else None,
             returned=RunningMoments.empty() if self.normalise_rewards else None,
-            running=np.zeros(self.worlds, np.float32) if self.normalise_rewards else None,
+            running=np.zeros(self.num_envs, np.float32) if self.normalise_rewards else None,
             score=blank,
             length=blank.copy(),
             hooks=None if self.hooks is None else self.hooks.carry(self.groups),
@@ -82,16 +82,16 @@ class PPO(Options, Problem):
         return dataclasses.replace(state, carry=play_iteration(self, state, draws).carry)
 
     def draws(self) -> Mapping[str, Draw]:
-        found = {"play/policy": policy_draw(self.world.actions, self.steps, self.worlds)}
-        found |= self._each_step("step", self.world.step_draws(self.worlds))
+        found = {"play/policy": policy_draw(self.world.actions, self.num_steps, self.num_envs)}
+        found |= self._each_step("step", self.world.step_draws(self.num_envs))
         if self.pool:
-            found["play/pick"] = Draw((self.steps, self.worlds))
+            found["play/pick"] = Draw((self.num_steps, self.num_envs))
         elif not isinstance(self.world, Restarting):
-            found |= self._each_step("reset", self.world.reset_draws(self.worlds))
-        rows = self.worlds // self.groups * self.steps
-        found["order"] = Draw((self.epochs, self.groups, rows))
+            found |= self._each_step("reset", self.world.reset_draws(self.num_envs))
+        rows = self.num_envs // self.groups * self.num_steps
+        found["order"] = Draw((self.num_epochs, self.groups, rows))
         if self.squashed:
-            found["entropy"] = policy_draw(self.world.actions, self.steps, self.worlds)
+            found["entropy"] = policy_draw(self.world.actions, self.num_steps, self.num_envs)
         if self.hooks is not None:
             found |= {f"hooks/{name}": draw for name, draw in self.hooks.draws(self.groups).items()}
         found = {name: dataclasses.replace(draw, divided=1) for name, draw in found.items()}
@@ -99,13 +99,13 @@ class PPO(Options, Problem):
             for name, draw in self.world.reset_draws(self.pool // 8).items():
                 found[f"pool/{name}"] = dataclasses.replace(draw, divided=0)
         if isinstance(self.world, Restarting):
-            for name, draw in self.world.reset_draws(self.worlds).items():
+            for name, draw in self.world.reset_draws(self.num_envs).items():
                 found[f"enter/{name}"] = dataclasses.replace(draw, divided=0)
         return found
 
     def _each_step(self, prefix: str, draws: Mapping[str, Draw]) -> dict[str, Draw]:
         return {
-            f"play/{prefix}/{name}": dataclasses.replace(draw, shape=(self.steps, *draw.shape))
+            f"play/{prefix}/{name}": dataclasses.replace(draw, shape=(self.num_steps, *draw.shape))
             for name, draw in draws.items()
         }
 
@@ -121,8 +121,8 @@ class PPO(Options, Problem):
         entropy = ops.mean(policy.entropy(batch.noise))
         parts = {
             "policy_loss": gain,
-            "value_loss": self.value_weight * error,
-            "entropy_loss": -self.entropy_weight * entropy,
+            "value_loss": self.vf_coef * error,
+            "entropy_loss": -self.ent_coef * entropy,
         }
         total = gain + parts["value_loss"] + parts["entropy_loss"]
         return total, Terms(parts, {"value_error": error, "entropy": entropy, **shown})
@@ -145,7 +145,7 @@ class PPO(Options, Problem):
         return Compile(
             halves=self._halves() if self.pipelined else None,
             divided=self._divided,
-            updates=self.epochs * self.minibatches,
+            updates=self.num_epochs * self.num_minibatches,
             check=self._check_mode,
             watch=self.world.watch,
         )
@@ -163,9 +163,9 @@ class PPO(Options, Problem):
     @property
     def present(self) -> Present:
         hidden = isinstance(self.world, Restarting)
-        lost = f"the state of {self.world.name} is hidden and was not saved: its {self.worlds} episodes start anew"
+        lost = f"the state of {self.world.name} is hidden and was not saved: its {self.num_envs} episodes start anew"
         return Present(
-            unit=Unit("environment steps", self.worlds * self.steps, "env_steps"),
+            unit=Unit("environment steps", self.num_envs * self.num_steps, "env_steps"),
             describe=self._describe,
             show=self._show,
             film=self.film,
@@ -238,8 +238,8 @@ class PPO(Options, Problem):
     def _describe(self) -> dict[str, Any]:
         return {
             "world": self.world.name,
-            "steps an iteration": self.worlds * self.steps,
-            "updates an iteration": self.epochs * self.minibatches,
+            "steps an iteration": self.num_envs * self.num_steps,
+            "updates an iteration": self.num_epochs * self.num_minibatches,
         }
 
 
@@ -249,7 +249,7 @@ def problem(world: Control, *, optimizer: Optimizer | None = None, **settings: A
     """PPO in a world; settings are the fields of `PPO`, and what is not given is as on the command line.
 
     >>> from twinax.envs import CartPole
-    >>> problem(CartPole(), worlds=8).steps
+    >>> problem(CartPole(), num_envs=8).num_steps
     128
     """
     return PPO(world, optimizer or ADAM, **settings)

@@ -38,7 +38,7 @@ ALWAYS: dict[str, dict[str, Any]] = {
 have, policy=tanh is auto."""
 
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "ppo": {"activation": "silu", "clip": 0.3, "entropy_weight": 1e-4, "normalise_observations": True},
+    "ppo": {"activation": "silu", "clip": 0.3, "ent_coef": 1e-4, "normalise_observations": True},
     "optimizer": {"learning_rate": 1e-4, "clip_norm": 0.0},
 }
 """What Brax begins with, or is usually told."""

@@ -46,10 +46,10 @@ def train_with_brax(
     neither its optimizer's memory nor its worlds, so going on from one begins with fresh ones.
     """
     refuse_what_brax_cannot({"ppo": subject, "optimizer": subject.optimizer})
-    if subject.worlds % subject.minibatches:
+    if subject.num_envs % subject.num_minibatches:
         raise TwinaxError(
-            f"Brax puts whole worlds into minibatches, and {subject.worlds} worlds do not divide into "
-            f"{subject.minibatches}; change ppo.worlds or ppo.minibatches"
+            f"Brax puts whole worlds into minibatches, and {subject.num_envs} worlds do not divide into "
+            f"{subject.num_minibatches}; change ppo.num_envs or ppo.num_minibatches"
         )
     # Brax divides its steps evenly between evaluations, and would do more of them than were asked for.
     evaluations = max(number for number in range(1, max(evaluations, 1) + 1) if steps % number == 0)
@@ -68,7 +68,7 @@ def train_with_brax(
     directory = RunDirectory(Path(run_dir)) if run_dir is not None else None
     if directory is not None:
         directory.refuse_if_used()
-    first, one = subject.init(seed), subject.worlds * subject.steps
+    first, one = subject.init(seed), subject.num_envs * subject.num_steps
     state = first
     with new_run(subject, plan, directory, first, config, show=progress, label="brax", sinks=sinks) as book:
 
@@ -107,22 +107,22 @@ def train_with_brax(
             train(
                 environment=env,
                 num_timesteps=steps * one,
-                num_envs=subject.worlds,
+                num_envs=subject.num_envs,
                 max_devices_per_host=1,
                 episode_length=subject.world.time_limit or subject.evaluation_steps,
                 learning_rate=subject.optimizer.learning_rate,
-                entropy_cost=subject.entropy_weight,
+                entropy_cost=subject.ent_coef,
                 discounting=subject.gamma,
-                unroll_length=subject.steps,
-                batch_size=subject.worlds // subject.minibatches,
-                num_minibatches=subject.minibatches,
-                num_updates_per_batch=subject.epochs,
+                unroll_length=subject.num_steps,
+                batch_size=subject.num_envs // subject.num_minibatches,
+                num_minibatches=subject.num_minibatches,
+                num_updates_per_batch=subject.num_epochs,
                 normalize_observations=subject.normalise_observations,
                 reward_scaling=subject.reward_scale,
                 clipping_epsilon=subject.clip,
-                gae_lambda=subject.trace,
+                gae_lambda=subject.gae_lambda,
                 max_grad_norm=subject.optimizer.clip_norm or None,
-                vf_loss_coefficient=subject.value_weight,
+                vf_loss_coefficient=subject.vf_coef,
                 network_factory=factory,
                 seed=seed,
                 num_evals=evaluations + 1,

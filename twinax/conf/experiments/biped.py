@@ -135,12 +135,12 @@ LEARNING = {
         "hidden": [128, 128],
         "activation": "elu",
         "first_std": 0.3,
-        "worlds": 256,
-        "steps": 24,
-        "epochs": 4,
-        "minibatches": 8,
+        "num_envs": 256,
+        "num_steps": 24,
+        "num_epochs": 4,
+        "num_minibatches": 8,
         "gamma": 0.98,
-        "entropy_weight": 0.001,
+        "ent_coef": 0.001,
         "value_clip": 0.0,
         "normalise_observations": True,
         "normalise_rewards": False,
@@ -156,7 +156,7 @@ LEARNING = {
 FROM_PYTHON = {
     "trainer": {"mode": "hybrid", "chunk": 1},
     "task": {"threads": 1},
-    "ppo": {"worlds": 16, "steps": 384},
+    "ppo": {"num_envs": 16, "num_steps": 384},
 }
 """A few robots, stepped from Python."""
 

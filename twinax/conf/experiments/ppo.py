@@ -80,13 +80,13 @@ def annealed(config: Learning) -> Optimizer:
 def check_sizes(config: Learning, subject: PPO) -> None:
     """Refuse problems that do not fit into memory."""
     number = 8.0 if config.trainer.dtype == "float64" else 4.0
-    rows, width = float(subject.worlds) * subject.steps, float(max(subject.hidden, default=1))
-    part = rows / subject.minibatches
+    rows, width = float(subject.num_envs) * subject.num_steps, float(max(subject.hidden, default=1))
+    part = rows / subject.num_minibatches
     seen = 2.0 * (subject.world.observation_size + subject.world.critic_size) + 12
     check_memory(
         {
-            "a rollout (ppo.worlds, ppo.steps)": 3 * rows * (seen + width) * number * config.seeds,
-            "a minibatch (ppo.hidden, ppo.minibatches)": 12 * part * width * number * config.seeds,
+            "a rollout (ppo.num_envs, ppo.num_steps)": 3 * rows * (seen + width) * number * config.seeds,
+            "a minibatch (ppo.hidden, ppo.num_minibatches)": 12 * part * width * number * config.seeds,
             "the networks (ppo.hidden)": 12 * width * (width * len(subject.hidden) + seen) * number * config.seeds,
             "the log of a chunk (trainer.chunk)": 20 * number * config.trainer.chunk * config.seeds,
         }
@@ -105,12 +105,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "pendulum": {
         "trainer": {**TRAINER, "steps": 100},
-        "ppo": {"gamma": 0.95, "entropy_weight": 0.0, "epochs": 10, "value_clip": 0.0, "anneal": True},
+        "ppo": {"gamma": 0.95, "ent_coef": 0.0, "num_epochs": 10, "value_clip": 0.0, "anneal": True},
     },
     # With undivided rewards, whose values are near -100, one seed of three never left -200.
     "mountain_car": {
         "trainer": {**TRAINER, "steps": 600},
-        "ppo": {"steps": 16, "trace": 0.98, "normalise_observations": True, "anneal": True},
+        "ppo": {"num_steps": 16, "gae_lambda": 0.98, "normalise_observations": True, "anneal": True},
         **QUICK,
     },
     "mountain_car_continuous": {
@@ -148,25 +148,26 @@ BRAX = combined(ALWAYS, DEFAULTS)
 """Truncated steps are left out, and deviations depend on the state."""
 
 KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
-    "ppo.num_envs": "ppo.worlds",
-    "ppo.num_steps": "ppo.steps",
-    "ppo.num_minibatches": "ppo.minibatches",
-    "ppo.update_epochs": "ppo.epochs",
-    "ppo.gae_lambda": "ppo.trace",
+    "ppo.worlds": "ppo.num_envs",
+    "ppo.steps": "ppo.num_steps",
+    "ppo.epochs": "ppo.num_epochs",
+    "ppo.minibatches": "ppo.num_minibatches",
+    "ppo.trace": "ppo.gae_lambda",
+    "ppo.value_weight": "ppo.vf_coef",
+    "ppo.entropy_weight": "ppo.ent_coef",
+    "ppo.update_epochs": "ppo.num_epochs",
     "ppo.clip_coef": "ppo.clip",
-    "ppo.ent_coef": "ppo.entropy_weight",
-    "ppo.vf_coef": "ppo.value_weight",
     "ppo.anneal_lr": "ppo.anneal",
     "ppo.learning_rate": "optimizer.learning_rate",
     "ppo.max_grad_norm": "optimizer.clip_norm",
-    "ppo.unroll_length": "ppo.steps",
-    "ppo.num_updates_per_batch": "ppo.epochs",
+    "ppo.unroll_length": "ppo.num_steps",
+    "ppo.num_updates_per_batch": "ppo.num_epochs",
     "ppo.discounting": "ppo.gamma",
-    "ppo.entropy_cost": "ppo.entropy_weight",
+    "ppo.entropy_cost": "ppo.ent_coef",
     "ppo.clipping_epsilon": "ppo.clip",
     "ppo.reward_scaling": "ppo.reward_scale",
 }
-"""Names in CleanRL and Brax, to the names here."""
+"""Names in CleanRL, Brax and earlier here, to the names now."""
 
 
 def worlds() -> dict[str, Any]:
