@@ -281,9 +281,9 @@ def test_an_evaluation_tells_who_lasted_until_the_limit():
         ({"reward_scale": 0.0}, "reward_scale is 0.0; .* above 0"),
         ({"value_clip": -1.0}, "value_clip is -1.0; .* not negative"),
         ({"target_kl": -1.0}, "target_kl is -1.0; .* not negative"),
-        ({"vf_coef": -0.5}, "value_weight is -0.5; .* not negative"),
-        ({"ent_coef": -0.01}, "entropy_weight is -0.01; .* not negative"),
-        ({"ent_coef": float("nan")}, "entropy_weight is nan; .* finite"),
+        ({"vf_coef": -0.5}, "vf_coef is -0.5; .* not negative"),
+        ({"ent_coef": -0.01}, "ent_coef is -0.01; .* not negative"),
+        ({"ent_coef": float("nan")}, "ent_coef is nan; .* finite"),
         ({"pool": -8}, "pool is -8; it must be at least 0"),
     ],
 )
