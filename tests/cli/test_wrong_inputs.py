@@ -108,7 +108,7 @@ WRONG_SETTINGS = {
     "experiment=ppo ppo.clip=-0.5": "clip is -0.5; it must be finite and above 0",
     "experiment=ppo ppo.value_clip=-1": "value_clip is -1.0; it must be finite and not negative",
     "experiment=ppo ppo.target_kl=-1": "target_kl is -1.0",
-    "experiment=ppo ppo.ent_coef=-1": "entropy_weight is -1.0",
+    "experiment=ppo ppo.ent_coef=-1": "ent_coef is -1.0",
     "experiment=ppo ppo.reward_scale=0": "reward_scale is 0.0; it must be finite and above 0",
     # rewards that are not finite, or zero
     "proxy=bands proxy.r0=0": "above 0",

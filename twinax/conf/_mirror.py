@@ -126,7 +126,7 @@ def make_options(section: Any, key: str = "", **changes: Any) -> Any:
     values = {name: getattr(section, name) for name in names if hasattr(section, name)}
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     try:
-        return options(**(values | changes))
+        return options(**(values | changes))  # type: ignore[operator]
     except TwinaxError as error:
         if key and str(error).partition(" ")[0] in values:
             raise TwinaxError(f"{key}.{error}") from error

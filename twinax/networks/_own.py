@@ -60,7 +60,7 @@ def make_own(
             f"the network {name} has leaves of type {', '.join(sorted(strange))}; parameters are NumPy arrays drawn "
             "from rng, and everything else is a static field (eqx.field(static=True))"
         )
-    out = made(spec.observation)
+    out: Any = made(spec.observation)
     if heads_apart is not None and isinstance(out, heads_apart):
         return made, out
     if not spec.heads:

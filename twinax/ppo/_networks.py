@@ -63,7 +63,7 @@ class ActorCritic(eqx.Module):
 
         def turned(net: Any) -> Any:
             if isinstance(net, MLP):
-                return MLP(acting(net.layers), net.activation)
+                return MLP(acting(net.layers), net.activation)  # type: ignore[arg-type]
             return net.acting() if hasattr(net, "acting") else net
 
         return ActorCritic(turned(self.trunk), turned(self.actor), self.critic, self.log_std, self.kind)
