@@ -35,4 +35,4 @@ def test_what_has_no_episode_says_so(twinax, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "run")
     done = twinax("eval", "run", "--film")
     assert done.code == 2
-    assert done.err == "error: experiment=gflownet has no episode that could be filmed; leave --film out\n"
+    assert done.err == "error: the run run has no episode that could be filmed; leave --film out\n"

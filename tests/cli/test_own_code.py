@@ -163,7 +163,7 @@ def test_engines_agree_on_what_a_person_brings(here):
         (["env=bring:Words"], "env.length has no value, and nothing stands in for it; give one with env.length=VALUE"),
         (["env=bring:Proxy"], "env=bring:Proxy makes a Proxy; a world is a tx.envs.Environment"),
         (["env=bring:answer"], "environment 'bring:answer' is a int; name a class"),
-        ([*OWN[:3], "policy.network=bring:narrow"], "narrow gives the shape .* for one state; it needs 3 columns"),
+        ([*OWN[:3], "policy.network=bring:narrow"], "as policy it needs 3 columns"),
         ([*OWN[:3], "policy.network=bring:Attention", "policy.network_options={wide: 1}"], "cannot be made with its"),
         ([*OWN[:3], "policy.network=attention"], "unknown policy.network 'attention'; known: mlp, package.module:Name"),
         ([*OWN[:3], "policy.network_options={a: 1}"], "network_options are those of a network of your own"),

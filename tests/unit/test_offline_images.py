@@ -45,7 +45,7 @@ ENCODERS_OF = {
 @pytest.fixture(autouse=True)
 def small_encoder(monkeypatch):
     """The encoder for tests with one stack and few outputs."""
-    monkeypatch.setitem(ENCODERS, "impala_debug", partial(Impala.init, widths=(2,), blocks=1, hidden=(WIDTH,)))
+    monkeypatch.setitem(ENCODERS._entries, "impala_debug", partial(Impala.init, widths=(2,), blocks=1, hidden=(WIDTH,)))
 
 
 def seeing(name, **options):
@@ -285,10 +285,10 @@ def test_goals_of_a_task_are_stacked_and_told():
     subject = problem(seeing("gcbc"), data, None, pretrain_steps=2, batch_size=BATCH, frame_stack=2, task=Picture())
     state = first_state(subject.agent, subject.widths, subject.optimizer, 0)
     networks = state.networks
-    given = Judging(subject)._given(state, networks, {})
+    given = Judging(subject).given(state, networks, {})
     assert given.shape == (8, 8, 6)
     frames = np.concatenate([data.observations[:5]] * 2, -1)
-    assert Judging(subject)._acting(networks, given)(frames).shape == (5, 2)
+    assert Judging(subject).acting(networks, given)(frames).shape == (5, 2)
 
 
 @pytest.mark.parametrize(

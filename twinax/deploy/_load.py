@@ -41,7 +41,8 @@ def load(
     problem      the problem itself, for a run whose files do not say how it was made
     seed         which of several seeds samples and acts (default: the first)
     overrides    settings to change, as on the command line
-    warn         gets a sentence for each checkpoint that is refused (default: printed on standard error)
+    warn         gets a sentence for each checkpoint that is refused, and for what an evaluation has to leave out
+                 (default: printed on standard error)
 
     >>> load("runs/first").top_k(3).texts                                   # doctest: +SKIP
     """
@@ -61,8 +62,6 @@ def load(
         config = directory.read_config() if composed else None
         options = _changed_options(directory, overrides)
         found = directory.read_problem(trust) if problem is None else problem
-    for sentence in left_out:
-        warn(sentence)
     if not checkpoint.steps(directory.path):
         raise TwinaxError(
             f"the run {directory.path} cannot be used: it has no checkpoint, so nothing is trained in it yet"
@@ -70,7 +69,7 @@ def load(
     path, like = checkpoint.latest(directory.path, refused=warn), _like(found, options)
     # What is left out of the problem is in the checkpoint all the same.
     states, _ = checkpoint.load(path, like=like, part=bool(left_out))
-    return LoadedRun(directory, found, states, options, config, seed)
+    return LoadedRun(directory, found, states, options, config, seed, lambda: [warn(said) for said in left_out])
 
 
 def _is_composed(directory: RunDirectory) -> bool:

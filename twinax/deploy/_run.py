@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ class LoadedRun(Trained):
         options: TrainOptions,
         config: dict[str, Any] | None,
         seed: int | None = None,
+        before_evaluation: Callable[[], Any] = lambda: None,
     ):
         place = 0 if seed is None else seed - options.seed
         if not 0 <= place < options.seeds:
@@ -45,7 +47,7 @@ class LoadedRun(Trained):
         """The composed configuration as plain values; None of a run that was started without one."""
         self.states = states
         """As `state`, with a leading axis for the seeds where there are several."""
-        self._directory = directory
+        self._directory, self._before_evaluation = directory, before_evaluation
 
     @cached_property
     def metrics(self) -> Rows:
@@ -59,4 +61,5 @@ class LoadedRun(Trained):
 
     def evaluate(self, seed: int | None = None, **options: Any) -> Evaluation:
         """As `twinax eval`, of all seeds of the run: metrics with fresh draws, in the mode that it was trained in."""
+        self._before_evaluation()
         return evaluate(self.problem, self.states, dataclasses.replace(self.options, **options), seed)

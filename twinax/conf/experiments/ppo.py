@@ -72,7 +72,7 @@ def options(section: Any) -> dict[str, Any]:
 
 def annealed(config: Learning) -> Optimizer:
     """The optimizer, with step sizes that fall to zero at the last update if `ppo.anneal` says so."""
-    updates = config.trainer.steps * config.ppo.epochs * config.ppo.minibatches
+    updates = config.trainer.steps * config.ppo.num_epochs * config.ppo.num_minibatches
     own = config.optimizer.decay_steps
     return make_options(config.optimizer, decay_steps=updates if config.ppo.anneal and not own else own)
 
