@@ -65,6 +65,16 @@ class Compile:
 
 
 @dataclass(frozen=True)
+class Title:
+    """How a metric is shown."""
+
+    title: str
+    """Its name in words."""
+    meaning: str = ""
+    """One short sentence under its curve."""
+
+
+@dataclass(frozen=True)
 class Judge:
     """For evaluations: what is measured of a state, and what comes of it."""
 
@@ -78,6 +88,8 @@ class Judge:
     """From measured NumPy arrays to named metrics: floats, or arrays for pictures."""
     best: tuple[str, ...] = ()
     """Metrics whose largest value so far, and its step, are part of a run's summary."""
+    titles: Mapping[str, Title] = field(default_factory=dict)
+    """Names in words and meanings of metrics and terms, in the order of a report."""
     own_seeds: str = ""
     """A sentence on what is seeded otherwise than by draws, and so the same in every evaluation."""
 

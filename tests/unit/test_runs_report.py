@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import re
@@ -14,7 +15,7 @@ import pytest
 
 from twinax import engines
 from twinax.errors import MissingExtra, TwinaxError
-from twinax.runs import RunDirectory, curves, pictures, plots, proofs, tables, train, write_report
+from twinax.runs import RunDirectory, curves, glossary, pictures, plots, proofs, tables, train, write_report
 from twinax.runs.metrics import MetricsFile
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -361,3 +362,21 @@ def test_half_a_film_is_not_shown(tmp_path, name):
 
 def draw(figure, target, **_):
     target.write("<svg></svg>") if hasattr(target, "write") else Path(target).write_bytes(b"")
+
+
+def test_titles_are_those_of_the_family_and_any_text_of_a_file_is_only_text():
+    told = {"titles": {"tvd": ["Distance <b>", "Half the sum."], "odd": 3, "other": ["one"], "loss": ["No", ""]}}
+    assert (glossary.title("tvd"), glossary.meaning("tvd")) == ("Tvd", "")
+    with glossary.titles_of([told, {"titles": "nonsense"}, {}]):
+        assert (glossary.title("tvd"), glossary.meaning("tvd")) == ("Distance <b>", "Half the sum.")
+        assert (
+            glossary.title("odd") == "Odd" and glossary.title("other") == "Other" and glossary.title("loss") == "Loss"
+        )
+        assert sorted(["seed", "tvd", "zzz", "loss"], key=glossary.rank) == ["loss", "tvd", "seed", "zzz"]
+    assert glossary.title("tvd") == "Tvd"
+
+
+@pytest.mark.parametrize("family", ["gflownet", "iqn", "ppo", "offline"])
+def test_every_family_says_what_its_numbers_mean(family):
+    titles = importlib.import_module(f"twinax.{family}._judge").TITLES
+    assert titles and all(one.title and one.meaning.endswith(".") for one in titles.values())

@@ -16,6 +16,7 @@ from twinax.gflownet._policy import Networks, backward_log_probs
 from twinax.gflownet._scores import score
 from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout, rollout_draws
 from twinax.noise import Draw
+from twinax.parts import Title
 from twinax.problem import Metrics, State
 
 if TYPE_CHECKING:
@@ -23,6 +24,25 @@ if TYPE_CHECKING:
 
 TILE = 16_384
 """States that an exact evaluation looks at in one piece."""
+
+TITLES = {
+    "total_variation": Title("Total variation", "Half the L1 distance to the target, exact; 0 is perfect."),
+    "log_z_error": Title("log Z error", "Learned log Z minus the true one; 0 is perfect."),
+    "kl": Title("KL divergence", "Of the target from the learned distribution, exact; 0 is perfect."),
+    "jsd": Title("Jensen-Shannon divergence", "Between learned and target distribution, exact; 0 is perfect."),
+    "log_z": Title("log Z", "The learned logarithm of the partition function."),
+    "elbo": Title("ELBO", "Lower bound of log Z from forward trajectories."),
+    "eubo": Title("EUBO", "Upper bound of log Z from backward trajectories."),
+    "modes_found": Title("Modes found", "Different modes that were ever sampled."),
+    "top_k_reward": Title("Top-k reward", "Mean reward of the best distinct objects in the store."),
+    "reward_correlation": Title("Reward correlation", "Between log-probability and log-reward; 1 is perfect."),
+    "sampled_total_variation": Title(
+        "Sampled total variation", "From recent samples; sampling alone keeps it above 0."
+    ),
+    "length": Title("Trajectory length", "Mean number of steps in a trajectory."),
+    "log_reward": Title("log reward", "Mean over the batch."),
+}
+"""What reports call its numbers."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,10 +10,21 @@ import numpy as np
 
 from twinax import ops
 from twinax.noise import Draw
+from twinax.parts import Title
 from twinax.problem import Metrics, State
 
 if TYPE_CHECKING:
     from twinax.iqn._problem import Agents
+
+TITLES = {
+    "score": Title("Score", "Reward of all agents in an epoch of training."),
+    "score_greedy": Title("Score, greedy", "Reward of all agents in an epoch without exploration."),
+    "score_epsilon": Title("Score with some exploration", "The same with a small probability of random actions."),
+    "score_random": Title("Score, random", "Reward of all agents in an epoch of random actions: the measure to beat."),
+    "value": Title("Value", "Mean return that the networks expect, over the batch."),
+    "trained": Title("Trained", "1 if the replay had enough to train on."),
+}
+"""What reports call its numbers."""
 
 
 @dataclass(frozen=True, eq=False)

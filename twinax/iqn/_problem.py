@@ -14,7 +14,7 @@ from twinax.arguments import checked
 from twinax.envs import World
 from twinax.errors import TwinaxError
 from twinax.iqn._epoch import Epoch, play
-from twinax.iqn._judge import Judging
+from twinax.iqn._judge import TITLES, Judging
 from twinax.iqn._learner import Learners
 from twinax.iqn._players import Players, random_action
 from twinax.iqn._replay import Batch, Replay, reprioritise, sample
@@ -322,7 +322,8 @@ class Agents(Problem):
     @property
     def judge(self) -> Judge:
         judging = Judging(self)
-        return Judge(judging.draws, measure=judging.measure, summarise=judging.summarise, best=("score_greedy",))
+        functions = {"measure": judging.measure, "summarise": judging.summarise}
+        return Judge(judging.draws, **functions, best=("score_greedy",), titles=TITLES)
 
     @property
     def prove(self) -> Prove:

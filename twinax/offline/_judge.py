@@ -15,11 +15,18 @@ from twinax.networks import frozen
 from twinax.noise import Draw, below
 from twinax.offline._learning import Lesson
 from twinax.offline._tasks import judged
+from twinax.parts import Title
 from twinax.problem import Metrics, State
 from twinax.tree import named_leaves
 
 if TYPE_CHECKING:
     from twinax.offline._problem import Offline
+
+TITLES = {
+    "success": Title("Success", "Share of episodes that reach the goal."),
+    "return": Title("Return", "Sum of an episode's rewards."),
+}
+"""What reports call its numbers."""
 
 
 @dataclass(frozen=True, eq=False)

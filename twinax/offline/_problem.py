@@ -18,7 +18,7 @@ from twinax.noise import Draw, below
 from twinax.offline._agent import PHASES, Agent
 from twinax.offline._dataset import Dataset
 from twinax.offline._goals import GoalOptions, goal_preset
-from twinax.offline._judge import Judging
+from twinax.offline._judge import TITLES, Judging
 from twinax.offline._learning import Lesson, first_state, learned, total_loss
 from twinax.offline._phases import Phases
 from twinax.offline._pretrained import statistics_of
@@ -188,6 +188,7 @@ class Offline(Phases, Problem):
             judging.measure,
             judging.summarise,
             best=("success", "return"),
+            titles=TITLES,
             own_seeds="" if self.task is None else self.task.own_seeds,
         )
 

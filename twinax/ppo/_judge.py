@@ -12,6 +12,7 @@ from twinax.envs import Restarting
 from twinax.interval import half_width
 from twinax.networks import frozen
 from twinax.noise import Draw, below
+from twinax.parts import Title
 from twinax.ppo._episodes import episode_draws, play_episodes, record_episodes
 from twinax.ppo._networks import to_world
 from twinax.ppo._options import Options
@@ -19,6 +20,22 @@ from twinax.problem import Metrics, State
 
 SHOWN = 150
 """Steps that are recorded for hooks in an evaluation."""
+
+TITLES = {
+    "episode_return": Title("Return", "Mean over evaluated episodes of the policy's likeliest actions."),
+    "train_return": Title("Return while learning", "Mean over the episodes that ended last, exploration included."),
+    "episode_length": Title("Episode length", "Mean number of steps in evaluated episodes."),
+    "episode_survived": Title("Survived", "Share of evaluated episodes in which time ran out before they ended."),
+    "episode_return_ci": Title("Return, 95 % interval", "Half of its width, over evaluated episodes."),
+    "gait_distance": Title("Distance of the gait", "Of the robot's steps from the reference, in its deviations."),
+    "style_reward": Title("Reward for style", "Mean over steps; 1 for what the discriminator takes for the reference."),
+    "style_accuracy": Title("Discriminator's accuracy", "Share of steps that it tells right; 0.5 is none."),
+    "approx_kl": Title("Divergence", "Estimated KL of the policy before an update from that after it."),
+    "clip_fraction": Title("Clipped", "Share of transitions whose ratio of probabilities left the clip range."),
+    "explained_variance": Title("Explained variance", "Of the returns by the critic; 1 is perfect."),
+    "truncated": Title("Truncated", "Share of steps at which a time limit cut an episode off."),
+}
+"""What reports call its numbers."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from twinax.exportable import Exportable
 from twinax.noise import Draw, below, numpy_draws
 from twinax.optimizer import Optimizer
 from twinax.parts import Compile, Judge, Present, Prove, Unit, Use
-from twinax.ppo._judge import Judging
+from twinax.ppo._judge import TITLES, Judging
 from twinax.ppo._learning import join_halves, learn_passes, minibatch_rows
 from twinax.ppo._losses import policy_loss, standardised, value_loss
 from twinax.ppo._networks import policy_draw
@@ -153,7 +153,8 @@ class PPO(Options, Problem):
     @property
     def judge(self) -> Judge:
         judging = Judging(self)
-        return Judge(judging.draws, measure=judging.measure, summarise=judging.summarise, best=("episode_return",))
+        functions = {"measure": judging.measure, "summarise": judging.summarise}
+        return Judge(judging.draws, **functions, best=("episode_return",), titles=TITLES)
 
     @property
     def prove(self) -> Prove:

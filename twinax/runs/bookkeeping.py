@@ -216,7 +216,7 @@ class Bookkeeping:
         else:
             self._tables = {name: {"columns": list(one.columns), "rows": one.rows} for name, one in found.items()}
         if self._tables or "tables" in self._notes:
-            self._write_summary(self.summary["status"])
+            self._write_summary(self.summary["status"], **self._facts)
 
     def _write_summary(self, status: str, **facts: Any) -> None:
         self.summary = self._summarize(status) | facts
@@ -233,6 +233,7 @@ class Bookkeeping:
         facts = {name: number * self.done for name, number in present.columns.items()}
         facts |= {"parameters": self._parameters, "problem": present.describe()}
         facts |= {"unit": {"name": present.unit.name, "per_step": present.unit.per_step}, "counts": present.columns}
+        facts["titles"] = {name: [one.title, one.meaning] for name, one in self.problem.judge.titles.items()}
         facts = {**best(self.logger.rows, self.problem.judge.best), **facts}
         if self._tables:
             facts["tables"] = self._tables

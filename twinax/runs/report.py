@@ -18,7 +18,7 @@ from twinax.errors import TwinaxError, require
 from twinax.runs import episodes, files, mazes, plots, proofs, tables
 from twinax.runs.curves import RunRecord, read_json, read_runs
 from twinax.runs.films import Film
-from twinax.runs.glossary import meaning, rank, title
+from twinax.runs.glossary import meaning, rank, title, titles_of
 from twinax.runs.page import page, section
 
 _TILES = ("total_variation", "log_z_error", "reward_correlation", "modes_found", "success", "score_greedy")
@@ -55,19 +55,20 @@ def write_report(
         [*paths, *(run.path for run in runs), out.parent]
     )  # first: reading can fail, drawing is slow
     chips = [_chip(index) for index in range(len(runs))] if len(runs) > 1 else [""]
-    parts = [
-        _head(runs),
-        section("What is not as it was written", "".join(f"<p>{escape(note)}</p>" for note in notes)),
-        section("Summary", tables.summary(runs, chips)),
-        *(section(heading, body) for heading, body in tables.listed(runs).items()),
-        _curves(runs, chips, figures),
-        _mazes(runs, figures),
-        _pictures(runs, figures),
-        _films(runs),
-        _episodes(runs),
-        *shown_proofs,
-        _settings(runs),
-    ]
+    with titles_of(run.summary for run in runs):
+        parts = [
+            _head(runs),
+            section("What is not as it was written", "".join(f"<p>{escape(note)}</p>" for note in notes)),
+            section("Summary", tables.summary(runs, chips)),
+            *(section(heading, body) for heading, body in tables.listed(runs).items()),
+            _curves(runs, chips, figures),
+            _mazes(runs, figures),
+            _pictures(runs, figures),
+            _films(runs),
+            _episodes(runs),
+            *shown_proofs,
+            _settings(runs),
+        ]
     heading = runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
     with files.writing("the report", out, out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from twinax.runs.plain import plain
 from twinax.runs.versions import versions
 from twinax.train_options import TrainOptions
 
-NO_RESULTS = ("steps", "seconds", "seed", "seeds", "threads", "parameters", "loss_per_seed", "unit", "counts")
+NO_RESULTS = ("steps", "seconds", "seed", "seeds", "threads", "parameters", "loss_per_seed", "unit", "counts", "titles")
 """Numbers of a summary that say nothing of what was learned."""
 
 
@@ -70,6 +70,7 @@ _KINDS: dict[str, tuple[type | UnionType, str]] = {
     "tables": (dict, "an object"),
     "unit": (dict, "an object"),
     "counts": (dict, "an object"),
+    "titles": (dict, "an object"),
     "steps": (int, "a whole number"),
     "seed": (int, "a whole number"),
     "seeds": (int, "a whole number"),

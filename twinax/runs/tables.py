@@ -12,7 +12,7 @@ from twinax.runs.glossary import rank, title
 _RUN = ("status", "steps", "mode", "parameters", "seed", "seeds", "dtype", "threads")
 _SPEED = ("steps_per_second", "compile_seconds", "seconds")
 _HIDDEN = {"loss_per_seed", "loss_mean", "plan", "versions", "command", "problem", "unit", "counts", "tables"}
-_HIDDEN |= {"bad_step", "bad_term"}
+_HIDDEN |= {"titles", "bad_step", "bad_term"}
 
 
 def number(value: Any) -> str:
