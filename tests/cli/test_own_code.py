@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
+import twinax as tx
 from twinax import conf
 from twinax.cli import main
 from twinax.errors import TwinaxError
@@ -120,6 +122,18 @@ class Huber(tx.gflownet.objectives.TrajectoryBalance):
         return ops.mean(ops.where(residual < self.delta, ops.square(residual), far)), tx.Terms()
 
 
+def worth(letters, scale=1.0):
+    return np.exp(scale * letters.mean(-1))
+
+
+class Half(tx.envs.Environment):
+    pass
+
+
+def blind(rng, spec):
+    return networks.Linear.init(rng, 99, spec.outputs)
+
+
 def narrow(rng, spec):
     return networks.Linear.init(rng, 3, spec.outputs + 1)
 
@@ -162,6 +176,10 @@ def test_engines_agree_on_what_a_person_brings(here):
     [
         (["env=bring:Words"], "env.length has no value, and nothing stands in for it; give one with env.length=VALUE"),
         (["env=bring:Proxy"], "env=bring:Proxy makes a Proxy; a world is a tx.envs.Environment"),
+        (["env=bring:Half"], "env=bring:Half cannot be made: Can't instantiate abstract class Half"),
+        (["env=bring.Words"], "unknown env 'bring.Words'; known: grid, hypergrid, package.module:Name"),
+        ([*OWN[:2], "proxy=hard"], "GridReward pays for positions on a grid, and Words has none"),
+        ([*OWN[:3], "policy.network=bring:blind"], "blind fails on an observation of shape .1, 3.: ValueError"),
         (["env=bring:answer"], "environment 'bring:answer' is a int; name a class"),
         ([*OWN[:3], "policy.network=bring:narrow"], "as policy it needs 3 columns"),
         ([*OWN[:3], "policy.network=bring:Attention", "policy.network_options={wide: 1}"], "cannot be made with its"),
@@ -171,10 +189,28 @@ def test_engines_agree_on_what_a_person_brings(here):
 )  # fmt: skip
 def test_what_is_wrong_with_it_is_one_sentence(here, words, sentence):
     with pytest.raises((TwinaxError, ValueError), match=sentence):
-        conf.build_problem(conf.compose([*words, "trainer.batch_size=8"])).init(0)
+        problem = conf.build_problem(conf.compose([*words, "trainer.batch_size=8"]))
+        problem.init(0)
+        problem.prove.check("torch")
 
 
 def test_an_option_of_ones_own_is_not_taken_for_an_older_name(here):
     """`env.length` is another library's name for `env.side`, unless the world has a length."""
     assert conf.compose(["env.length=7"]).env.side == 7
     assert conf.compose(["env=bring:Words", "env.length=7"]).env.length == 7
+
+
+def test_a_reward_may_be_the_function_itself(here):
+    config = conf.compose([*OWN[:2], "proxy=bring:worth", "proxy.scale=2", "trainer.batch_size=8"])
+    problem = conf.build_problem(config)
+    done = problem.env.reset(1)._replace(letters=np.ones((1, 3), np.int32), done=np.ones(1, bool))
+    np.testing.assert_allclose(problem.env.log_reward(done), 2.0)
+    assert vars(conf.restore(conf.as_dict(config), trust=True).proxy) == {"name": "bring:worth", "scale": 2}
+
+
+def test_a_class_is_no_factory(here):
+    import bring
+
+    problem = tx.gflownet.problem(bring.Words(3), reward=bring.worth, network=bring.Attention)
+    with pytest.raises(TwinaxError, match="network is the class Attention; give .* an object of it, Attention"):
+        problem.init(0)

@@ -239,3 +239,20 @@ def test_each_experiment_says_what_its_runs_can_do():
         experiment = conf.find_experiment(name)
         problem = conf.build_problem(conf.compose([f"experiment={name}", *small.get(name, ())]))
         assert experiment.uses == problem.use.names, name
+
+
+def test_the_reason_of_a_stop_stays_when_tables_are_written_later(tmp_path):
+    grid = tx.gflownet.problem(
+        tx.envs.Hypergrid(2, 3),
+        batch_size=4,
+        policy=tx.gflownet.PolicyOptions(hidden=(8,)),
+        metrics=tx.gflownet.MetricOptions(samples=8, fifo=16),
+    )
+
+    def stop(run, step, metrics):
+        if step == 5:
+            run.stop("enough")
+
+    tx.train(grid, mode="torch", steps=20, run_dir=tmp_path / "run", callbacks=[stop], log_every=5, progress=False)
+    kept = tx.load(tmp_path / "run").summary
+    assert kept["stopped"] == "enough" and kept["tables"]

@@ -127,6 +127,9 @@ def make_options(section: Any, key: str = "", **changes: Any) -> Any:
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     try:
         return options(**(values | changes))  # type: ignore[operator]
+    except TypeError as error:  # an abstract class, or somebody's own checks
+        made = getattr(section, "name", getattr(options, "__name__", "this"))
+        raise TwinaxError(f"{key or 'what is chosen'}={made} cannot be made: {error}") from error
     except TwinaxError as error:
         if key and str(error).partition(" ")[0] in values:
             raise TwinaxError(f"{key}.{error}") from error

@@ -51,7 +51,9 @@ class Group:
         plain = written.lower().replace("-", "_")
         own = self.aliases.get(plain, plain)
         if own not in self.choices:
-            raise UnknownName(group, name, [*self.choices, *self.installed])
+            # Who writes a path or a module means code.
+            own_code = ["package.module:Name"] if self.open is not None and set(written) & set("./:") else []
+            raise UnknownName(group, name, [*self.choices, *self.installed, *own_code])
         return own
 
     @property

@@ -80,7 +80,7 @@ class Environment(ABC):
         if reward is None:
             raise TwinaxError(
                 f"{type(self).__name__} has no reward: give the world a field `reward`, write its log_reward, or name "
-                "a reward with gflownet.problem(env, reward=...)"
+                "a reward with gflownet.problem(env, reward=...), on the command line proxy=package.module:Name"
             )
         return reward.log_reward(self, state)
 

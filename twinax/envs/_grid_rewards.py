@@ -59,6 +59,7 @@ class GridReward:
 
     def log_reward(self, env: Any, state: Any) -> Float[Array, "*batch"]:
         """log R of each position on the grid of a world."""
+        _require_grid(self, env, state)
         levels = np.log([self.r0, self.r0 + self.r1, self.r0 + self.r1 + self.r2])
         return ops.take(ops.like(levels, state.position), self.tiers(state.position, env.side))
 
@@ -99,6 +100,16 @@ class Corners:
 
     def log_reward(self, env: Any, state: Any) -> Float[Array, "*batch"]:
         """log R of each position, summed over coordinates from a table."""
+        _require_grid(self, env, state)
         x = np.abs(np.linspace(-1.0, 1.0, env.side))
         table = -0.5 * (x - self.mu) ** 2 / self.sigma - 0.5 * math.log(2 * math.pi * self.sigma)
         return ops.sum(ops.take(ops.like(table, state.position), state.position), -1)
+
+
+def _require_grid(reward: Any, env: Any, state: Any) -> None:
+    if not hasattr(state, "position") or not hasattr(env, "side"):
+        world = getattr(env, "env", env)  # one that was given this reward has it inside
+        raise TwinaxError(
+            f"{type(reward).__name__} pays for positions on a grid, and {type(world).__name__} has none; name a reward "
+            "of your own, or Uniform"
+        )

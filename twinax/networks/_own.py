@@ -51,7 +51,9 @@ def make_own(
     that is left to the caller.
     """
     name = factory_name(factory)
-    made = factory(rng, spec)
+    if isinstance(factory, type):
+        raise TwinaxError(f"network is the class {name}; give what makes networks, such as an object of it, {name}()")
+    made = _tried(lambda: factory(rng, spec), f"the network {name} cannot be made as {spec.role}")
     if not callable(made):
         raise TwinaxError(f"the network {name} made a {type(made).__name__}; it must make a module that can be called")
     strange = {type(leaf).__name__ for leaf in jtu.tree_leaves(made) if not isinstance(leaf, np.ndarray)}
@@ -60,7 +62,9 @@ def make_own(
             f"the network {name} has leaves of type {', '.join(sorted(strange))}; parameters are NumPy arrays drawn "
             "from rng, and everything else is a static field (eqx.field(static=True))"
         )
-    out: Any = made(spec.observation)
+    shapes = [tuple(np.shape(leaf)) for leaf in jtu.tree_leaves(spec.observation)]
+    seen = ", ".join(map(str, shapes))
+    out: Any = _tried(lambda: made(spec.observation), f"the network {name} fails on an observation of shape {seen}")
     if heads_apart is not None and isinstance(out, heads_apart):
         return made, out
     if not spec.heads:
@@ -77,3 +81,13 @@ def make_own(
             f"{spec.outputs} columns: {wanted}"
         )
     return made, out
+
+
+def _tried(call: Callable[[], Any], said: str) -> Any:
+    try:
+        return call()
+    except TwinaxError:
+        raise
+    except Exception as error:  # a stranger's network may raise anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise TwinaxError(f"{said}: {reason}") from error

@@ -111,7 +111,7 @@ class RunDirectory:
         if checkpoint.steps(self.path) or "metrics.jsonl" in entries and self.metrics_path.stat().st_size:
             raise TwinaxError(
                 f"run.dir {self.path} already holds a training; continue it with `twinax resume {self.path}` "
-                "or choose a new run.dir"
+                "(twinax.resume if it was started in Python), or choose a new run.dir"
             )
         strangers = sorted(entries - _FOREIGN - _BEGUN - _OTHERS)
         if strangers:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +21,7 @@ from twinax.conf.limits import check_memory
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError
 from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, objectives, problem
+from twinax.registry import import_code
 
 Grid = mirror(Hypergrid, leave_out=["reward"], name="hypergrid")
 
@@ -141,6 +145,33 @@ HINTS = {
 }
 
 
+def open_reward(name: str) -> Any:
+    """The choice for a reward of one's own: a class, a function that makes one, or the reward itself, which is a
+    function whose first argument, the objects, has to be given."""
+    target = import_code(name, "reward")
+    section = open_section("reward")(name)
+    first = next(iter(inspect.signature(target).parameters.values()), None) if inspect.isfunction(target) else None
+    if first is None or first.default is not first.empty:
+        return section
+    kept = [(entry.name, entry.type, entry) for entry in dataclasses.fields(section) if entry.name != first.name]
+    own = dataclasses.make_dataclass(f"{target.__name__}Section", kept)
+    own.options = staticmethod(_given(target, first.name))
+    return own()
+
+
+def _given(function: Callable[..., Any], first: str) -> Callable[..., Any]:
+    """What makes the function with its options set, with the signature of those options."""
+
+    @functools.wraps(function)
+    def make(**options: Any) -> Callable[..., Any]:
+        return functools.partial(function, **options) if options else function
+
+    whole = inspect.signature(function)
+    others = [entry.replace(kind=entry.KEYWORD_ONLY) for name, entry in whole.parameters.items() if name != first]
+    make.__signature__ = whole.replace(parameters=others)  # type: ignore[attr-defined]
+    return make
+
+
 def build_problem(config: GflownetRoot):
     """The GFlowNet problem of a configuration."""
     at_least(1, objective__log_z_size=config.objective.log_z_size)
@@ -148,7 +179,7 @@ def build_problem(config: GflownetRoot):
     if not isinstance(env, Environment):
         raise TwinaxError(f"env={config.env.name} makes a {type(env).__name__}; a world is a tx.envs.Environment")
     if not isinstance(config.proxy, OwnSection):
-        env = env.with_reward(make_options(config.proxy))
+        env = env.with_reward(make_options(config.proxy, "proxy"))
     check_sizes(config, env)
     objective = config.objective
     return problem(
@@ -203,7 +234,7 @@ EXPERIMENT = Experiment(
                 "hard": BandsSection("hard", 1e-4, 1.0, 3.0),
             },
             aliases={"box/corners": "corners", "any": "bands"},
-            open=open_section("reward"),
+            open=open_reward,
             registry=REWARDS,
         ),
         "objective": Group(
