@@ -31,8 +31,8 @@ WITHOUT = {
     "bridge/_exchange.py": "from_dlpack shares the memory of a JAX array, on the device where that is",
     "ops/_torch.py": "_shared gives the pages of a file, which `convert` moves to the reference's device",
     "parity/_differentiate.py": "parity compares in float64 on the CPU; as_tensor leaves a tensor where it is",
-    "ppo/_export.py": "an exported policy is tried on the CPU, beside ONNX",
-    "ppo/_torch_policy.py": "a plain module is made on the CPU, as all of torch.nn, and its `.to` moves everything",
+    "deploy/_export.py": "an exported policy is tried on the CPU, beside ONNX",
+    "deploy/_torch_policy.py": "a plain module is made on the CPU, as all of torch.nn, and its `.to` moves everything",
 }
 """Files that make tensors without a device, and why they may."""
 
