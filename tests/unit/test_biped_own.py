@@ -13,6 +13,7 @@ from own_robot import DESCRIPTION, write_robot
 from twinax import conf
 from twinax.envs.biped import Biped, Ranges, load_robot, mirror_motion
 from twinax.envs.biped._physics_c import physics_model
+from twinax.envs.checking_control import check_world
 from twinax.errors import TwinaxError
 from twinax.noise import numpy_draws
 
@@ -224,3 +225,19 @@ def test_a_wrong_description_is_one_sentence(tmp_path, entries, message):
     with pytest.raises(TwinaxError, match=message) as found:
         load_robot(path)
     assert "\n" not in str(found.value)
+
+
+# Seeing
+
+
+def test_a_class_that_sees_otherwise_is_asked_after_each_step():
+    class Nearsighted(Biped):
+        def observe(self, state):
+            return super().observe(state) * 0.5
+
+    for kind, knows in ((Biped, True), (Nearsighted, False)):
+        world = kind(threads=1)
+        check_world(world)
+        state = begin(world)
+        draws = {name: np.zeros(draw.shape) for name, draw in world.step_draws(2).items()}
+        assert (world.step(state, np.zeros_like(state.action), draws).seen is not None) == knows

@@ -105,6 +105,13 @@ class OneWorld(Valley):
         return Ball(draws["start"][:1, 0])
 
 
+class OldSight(Changed):
+    """Says that it sees where the ball was."""
+
+    def change(self, ball):
+        return {"seen": (ball.place[:, None], ball.place[:, None])}
+
+
 class NotMoved(Valley):
     def step(self, ball, action, draws):
         return ball, 0.0, False, False, {}
@@ -120,6 +127,7 @@ BROKEN = {
     WideSight: r"observe of valley after reset is float32 of shape \(3, 1\) .* floats of shape \(3, 2\)",
     BlindSight: "observe of valley after reset is nan",
     OneWorld: r"a state with an array of shape \(1,\) for 3 worlds; worlds come first",
+    OldSight: "step of valley gives `seen` that is not what observe and observe_critic give of its state",
     NotMoved: "step of valley gives tuple; it must give a twinax.envs.Moved",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -141,3 +142,27 @@ def test_bad_spaces():
     ):
         with pytest.raises(Exception, match=words):
             bad()
+
+
+def test_what_a_step_has_seen_is_not_asked_for_again():
+    @dataclass(frozen=True)
+    class Knowing(Line):
+        asked = 0
+
+        def step(self, state, action, draws):
+            moved = super().step(state, action, draws)
+            return dataclasses.replace(moved, seen=Line.observe_both(self, moved.state))
+
+        def observe_both(self, state):
+            Knowing.asked += 1
+            return super().observe_both(state)
+
+    steps, worlds = 6, 3
+    draws = given(Line(), steps, worlds)
+    begins = {"start": draws["reset/start"][0]}
+    _, plain = play(Line(), never, begin(Line(), begins), draws)
+    _, known = play(Knowing(), never, begin(Knowing(), begins), draws)
+    for name in ("observation", "critic", "next_observation", "next_critic"):
+        np.testing.assert_array_equal(getattr(plain, name), getattr(known, name))
+    # Of the first states, and of those that each step begins anew.
+    assert Knowing.asked == 1 + steps

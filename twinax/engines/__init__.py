@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from twinax.engines._draw_blocks import DrawBlocks
 from twinax.engines._engine import QUICK_COMPILE, Engine, NonFinite
 from twinax.engines._hosts import agreed, is_leader, join, num_processes, provide_devices
 from twinax.engines._threads import one_torch_thread
@@ -16,6 +17,7 @@ __all__ = [
     "ALIASES",
     "MODES",
     "QUICK_COMPILE",
+    "DrawBlocks",
     "Engine",
     "NonFinite",
     "agreed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,13 +18,9 @@ class DrawBlocks:
     """`at(seed, step)` gives the same numbers as `key_draws`, a block of steps at a time."""
 
     def __init__(self, spec: Mapping[str, Draw], options: dict[str, Any] | None = None):
-        import jax
-
         per_step = sum(int(np.prod(draw.shape)) for draw in spec.values())
         self.length = int(np.clip(BLOCK_NUMBERS // max(per_step, 1), 1, 64))
-        self._spec = spec
-        block = jax.vmap(lambda seed, step: key_draws(spec, seed, step), (None, 0))
-        self._block = jax.jit(block, compiler_options=options)
+        self._block = _compiled(tuple(spec.items()), tuple((options or {}).items()))
         self._held: tuple[int, int] | None = None
         self._values: dict[str, np.ndarray] = {}
 
@@ -35,3 +32,12 @@ class DrawBlocks:
             self._values = {k: np.array(v) for k, v in self._block(np.uint32(seed), steps).items()}
             self._held = (seed, first)
         return {k: v[step - first, ...] for k, v in self._values.items()}
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled(spec: tuple[tuple[str, Draw], ...], options: tuple[tuple[str, Any], ...]) -> Any:
+    """One program for all who ask for the same draws: engines of several modes do."""
+    import jax
+
+    block = jax.vmap(lambda seed, step: key_draws(dict(spec), seed, step), (None, 0))
+    return jax.jit(block, compiler_options=dict(options) or None)

@@ -170,7 +170,8 @@ class JaxEngine(Engine):
         return self._devices.run(self._loop, state, self._divided(state), inputs, steps)
 
     def _loop(self, state: State, inputs, steps):
-        step = self._over_seeds(self._one_step)
+        # As a function of its own it is traced once: for the shapes of its logs, and then for the loop.
+        step = jax.jit(self._over_seeds(self._one_step))
         blank = jax.tree.map(
             lambda x: jnp.zeros((self.chunk, *x.shape), x.dtype), jax.eval_shape(step, state, inputs)[1]
         )

@@ -73,6 +73,8 @@ class Moved:
     """Only from a `Restarting` world: whether an episode was cut off."""
     onward: Any = None
     """Only from a `Restarting` world: the states to go on from, which are new ones where an episode ended."""
+    seen: tuple[Any, Any] | None = None
+    """What the agent and a critic see of `state`, from a world that has it at hand; else they are asked for."""
 
 
 class Control(ABC):

@@ -86,6 +86,13 @@ def _check_moved(world: Control, before: Any, moved: Moved) -> None:
         if np.shape(term) != (WORLDS,):
             raise TwinaxError(f"the term {name} of {world.name} has the shape {np.shape(term)}, not ({WORLDS},)")
     _check_seen(world, moved.state, "a step")
+    if moved.seen is not None:
+        asked = world.observe_both(moved.state)
+        if len(moved.seen) != 2 or not all(map(np.array_equal, moved.seen, asked)):
+            raise TwinaxError(
+                f"step of {world.name} gives `seen` that is not what observe and observe_critic give of its state; "
+                "leave it out, and they are asked"
+            )
 
 
 def _check_array(what: str, found: Any, shape: tuple[int, ...], kind: str) -> None:

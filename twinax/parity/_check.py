@@ -11,10 +11,9 @@ import numpy as np
 
 from twinax import tree
 from twinax.arguments import checked
-from twinax.engines import MODES, QUICK_COMPILE, Engine, NonFinite, make_engine, mode_name, one_torch_thread
+from twinax.engines import MODES, QUICK_COMPILE, DrawBlocks, Engine, NonFinite, make_engine, mode_name, one_torch_thread
 from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import as_torch_module, num_parameters
-from twinax.noise import numpy_draws
 from twinax.parity._counts import counts_of
 from twinax.parity._difference import FLOOR, WEIGHTS_FLOOR, compare
 from twinax.parity._differentiate import Values
@@ -152,7 +151,8 @@ class _Ladder:
 
     def _inputs(self) -> tuple[Any, Any]:
         """The draws of the step to come, and what else it reads."""
-        draws = widened(numpy_draws(self.problem.draws(), self.seed, int(self.state.step)), self.dtype)
+        blocks = DrawBlocks(self.problem.draws(), self.engines[self.reference].compiler_options)
+        draws = widened(blocks.at(self.seed, int(self.state.step)), self.dtype)
         return draws, widened(self.problem.inputs(), self.dtype)
 
     def collect(self) -> Iterator[Row]:

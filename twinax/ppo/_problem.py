@@ -26,7 +26,7 @@ from twinax.ppo._losses import policy_loss, standardised, value_loss
 from twinax.ppo._networks import policy_draw
 from twinax.ppo._normaliser import RunningMoments
 from twinax.ppo._options import Options
-from twinax.ppo._playing import by_group, play_iteration
+from twinax.ppo._playing import by_group, play_iteration, roll_out
 from twinax.ppo._records import Carry, Rows
 from twinax.ppo._rollout import begin, started
 from twinax.problem import Inputs, Loss, Metrics, Problem, State, Terms
@@ -36,6 +36,8 @@ DIVIDED = ("playing", "pool", "running", "hooks", "waiting")
 """Parts of the carry that devices share out."""
 ADAM = Optimizer(learning_rate=1e-3, eps=1e-5, clip_norm=0.5)
 """The optimizer where none is given, in Python and on the command line."""
+FEW_STEPS = 2
+"""Steps of each world from which parity shows a hook's loss something to learn."""
 
 
 @checked
@@ -224,12 +226,13 @@ class PPO(Options, Problem):
             )
 
     def _other_losses(self, state: State, draws, inputs: Inputs) -> dict[str, tuple[Loss, Any]]:
-        """Those of hooks, as after the iteration."""
+        """Those of hooks, after an iteration of few steps: a discriminator learns as much from them."""
         if self.hooks is None:
             return {}
-        played = play_iteration(self, state, draws)
-        recorded = tree.map_leaves(partial(by_group, self), played.recorded)
-        return self.hooks.losses(played.carry.hooks, recorded, below(draws, "hooks"))
+        few = {name: draw[:FEW_STEPS] if name.startswith("play/") else draw for name, draw in draws.items()}
+        carry, happened = roll_out(self, state, few)
+        recorded = tree.map_leaves(partial(by_group, self), happened.recorded)
+        return self.hooks.losses(carry.hooks, recorded, below(draws, "hooks"))
 
     def _show(self, state: State, seed: int) -> Episode | None:
         from twinax.ppo._show import play_one

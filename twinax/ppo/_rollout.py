@@ -66,11 +66,11 @@ Choose = Callable[[Any, Any], tuple[Any, Any, Any]]
 """(observation, random numbers) -> (point, log-probability, action for the world)"""
 
 
-def seen(world: Control, state: Any) -> Started:
-    """A state with its observations."""
-    if world.privileged:
-        return Started(state, *world.observe_both(state))
-    return Started(state, world.observe(state), None)
+def seen(world: Control, state: Any, known: tuple[Any, Any] | None = None) -> Started:
+    """A state with its observations, which may be known already."""
+    if not world.privileged:
+        return Started(state, world.observe(state) if known is None else known[0], None)
+    return Started(state, *(world.observe_both(state) if known is None else known))
 
 
 def started(world: Control, draws: Mapping[str, Any]) -> Started:
@@ -117,7 +117,7 @@ def advance(
     now = playing.now
     point, log_prob, action = choose(now.observation, draws["policy"])
     moved = world.step(now.state, action, below(draws, "step"))
-    after = seen(world, moved.state)
+    after = seen(world, moved.state, moved.seen)
     clock, total = playing.clock + 1, playing.total + moved.reward
     limit = world.time_limit
     if isinstance(world, Restarting):

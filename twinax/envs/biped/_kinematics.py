@@ -144,16 +144,25 @@ class Kinematics:
         return origin + arm, _product(frame, turn), velocity + _cross(spin, arm), spin + axis * speed
 
 
+# A few operations on whole arrays, not one for each number: a program has several of these walks, and has to be traced
+# and compiled.
+
+
 def _product(a: Array, b: Array) -> Array:
-    return a[:, 0, None] * b[0] + a[:, 1, None] * b[1] + a[:, 2, None] * b[2]
+    return ops.sum(a[:, :, None] * b[None], 1)
 
 
 def _rotate(a: Array, v: Array) -> Array:
-    return a[:, 0] * v[0] + a[:, 1] * v[1] + a[:, 2] * v[2]
+    return ops.sum(a * v[None], 1)
 
 
 def _cross(a: Array, b: Array) -> Array:
-    return ops.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
+    return _next(a * _next(b) - _next(a) * b)
+
+
+def _next(v: Array) -> Array:
+    """y, z, x of x, y, z."""
+    return ops.concat([v[1:], v[:1]], 0)
 
 
 def _worlds_first(x: Array) -> Array:

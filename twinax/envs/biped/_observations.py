@@ -33,10 +33,10 @@ def observe(seen: Seen) -> Float[Array, "worlds observation"]:
     return ops.concat([sense(seen), state.command, clock, state.history.reshape(worlds, frames * size)], 1)
 
 
-def observe_critic(seen: Seen) -> Float[Array, "worlds critic"]:
-    """Besides: velocity and height of the base, heights of the feet and how far they are from those wanted (in
-    decimetres), the push, and the floor's friction."""
-    heights = seen.pose.foot_height
+def observe_both(seen: Seen) -> tuple[Float[Array, "worlds observation"], Float[Array, "worlds critic"]]:
+    """That, and what a critic sees besides: velocity and height of the base, heights of the feet and how far they are
+    from those wanted (in decimetres), the push, and the floor's friction."""
+    given, heights = observe(seen), seen.pose.foot_height
     more = [
         seen.velocity,
         seen.pose.position[:, 2:] - seen.robot.height,
@@ -45,4 +45,4 @@ def observe_critic(seen: Seen) -> Float[Array, "worlds critic"]:
         seen.state.push / max(seen.settings.push_force[1], 1.0),
         seen.state.variation.friction[:, None],
     ]
-    return ops.concat([observe(seen), *more], 1)
+    return given, ops.concat([given, *more], 1)
