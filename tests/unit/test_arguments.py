@@ -52,6 +52,7 @@ WRONG = {
     "world is a TimeLimit of gymnasium; it must be a twinax World": lambda: tx.iqn.problem(gym()),
     "env is the class Hypergrid, not one of its objects": lambda: tx.gflownet.problem(tx.envs.Hypergrid),
     "problem is 'hypergrid'; it must be a twinax Problem": lambda: tx.train("hypergrid"),
+    "engines.make_engine: problem is 'jax'; it must be a twinax Problem": lambda: tx.engines.make_engine("jax", GRID),
     "parity.check: problem is a Hypergrid of twinax": lambda: tx.parity.check(GRID),
     "pretraining is 'x.npz'; it must be a twinax Dataset (read one": lambda: tx.offline.problem(IQL(), "x.npz"),
     "pretraining is {'observations'": lambda: tx.offline.problem(IQL(), {"observations": np.ones(3)}),

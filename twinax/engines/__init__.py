@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from twinax.arguments import checked
 from twinax.engines._draw_blocks import DrawBlocks
 from twinax.engines._engine import QUICK_COMPILE, Engine, NonFinite
 from twinax.engines._hosts import agreed, is_leader, join, num_processes, provide_devices
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 
+@checked
 def make_engine(problem: Problem, options: TrainOptions | None = None, **changed: Any) -> Engine:
     """The engine that options ask for; `changed` are fields of `TrainOptions`.
 
