@@ -102,6 +102,31 @@ def test_older_names(older, key, value):
     assert found == pytest.approx(value) if isinstance(value, float) else found == value
 
 
+@pytest.mark.parametrize(
+    ("older", "key", "value"),
+    [
+        ("num_envs=8", "ppo.num_envs", 8),
+        ("num_steps=32", "ppo.num_steps", 32),
+        ("total_timesteps=100_000", "trainer.env_steps", 100_000),
+        ("update_epochs=2", "ppo.num_epochs", 2),
+        ("learning_rate=1e-4", "optimizer.learning_rate", 1e-4),
+        ("max_grad_norm=0.3", "optimizer.clip_norm", 0.3),
+        ("ent_coef=0.02", "ppo.ent_coef", 0.02),
+    ],
+)
+def test_names_of_cleanrl_mean_what_they_mean_there(older, key, value):
+    found = conf.compose(["experiment=ppo", older])
+    for part in key.split("."):
+        found = getattr(found, part)
+    assert found == value
+
+
+@pytest.mark.parametrize("experiment", ["ppo", "biped"])
+def test_ppo_has_no_batch_of_its_own(experiment):
+    with pytest.raises(TwinaxError, match="batch_size"):
+        conf.compose([f"experiment={experiment}", "trainer.batch_size=64"])
+
+
 def test_saved_configuration_comes_back():
     config = conf.compose(["env=grid", "proxy=corners", "proxy.mu=0.5", "trainer.steps=7", "objective=subtb"])
     stored = yaml.safe_load(yaml.safe_dump(conf.as_dict(config)))

@@ -44,7 +44,7 @@ def choose_directory(config: Any, kind: str | None = None) -> Path:
 
 
 def sentence(config: Any) -> str:
-    """The problem in one line: each chosen section with its numbers if they are few, and the batch."""
+    """The problem in one line: each chosen section with its numbers if they are few, and the batch if there is one."""
     import dataclasses
 
     from twinax import conf
@@ -55,7 +55,9 @@ def sentence(config: Any) -> str:
         numbers = [f"{key} {value}" for key, value in dataclasses.asdict(section).items() if key != "name"]
         short = name == "objective" or not 0 < len(numbers) <= 8
         parts.append(section.name if short else f"{section.name} ({', '.join(numbers)})")
-    return f"{', '.join(parts)}, batch {config.trainer.batch_size}"
+    if hasattr(config.trainer, "batch_size"):
+        parts.append(f"batch {config.trainer.batch_size}")
+    return ", ".join(parts)
 
 
 def write_json(path: Path, value: Any) -> Path:

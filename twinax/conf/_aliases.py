@@ -15,7 +15,6 @@ def _listed(value: str) -> str:
 KEYS: Mapping[str, str | Callable[[str], list[str]]] = {
     "num_train_steps": "trainer.steps",
     "num_steps": "trainer.steps",
-    "num_envs": "trainer.batch_size",
     "logging.tqdm_print_rate": "trainer.log_every",
     "logging.eval_each": "trainer.evaluate_every",
     "logging.track_each": "trainer.evaluate_every",

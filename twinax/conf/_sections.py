@@ -22,6 +22,11 @@ ROOTS = ("seed", "seeds", "logger")
 class TrainerSection(mirror(TrainOptions, leave_out=ROOTS)):
     """How a problem is run."""
 
+
+@dataclass
+class BatchSection(TrainerSection):
+    """How a problem with a batch of its own is run."""
+
     batch_size: int = 16
     """Trajectories or rows in one step."""
 
@@ -112,7 +117,7 @@ def check(config: Root) -> Root:
     at_least(0, compare__warm_up=compare.warm_up)
     at_least(
         1,
-        trainer__batch_size=config.trainer.batch_size,
+        trainer__batch_size=getattr(config.trainer, "batch_size", None),
         parity__steps=config.parity.steps,
         compare__repeats=compare.repeats,
         compare__steps=compare.steps,

@@ -149,7 +149,7 @@ LEARNING = {
         "anneal": True,
     },
     "optimizer": {"learning_rate": 5e-4, "clip_norm": 1.0, "decay_to": 0.1},
-    "trainer": {"batch_size": 1, "chunk": 10, "evaluate_every": 50, "checkpoint_every": 50},
+    "trainer": {"chunk": 10, "evaluate_every": 50, "checkpoint_every": 50},
 }
 
 

@@ -16,7 +16,7 @@ from twinax import Optimizer
 from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sections_of
 from twinax.conf._networks import NetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
-from twinax.conf._sections import Root, at_least
+from twinax.conf._sections import BatchSection, Root, at_least
 from twinax.conf.limits import check_memory
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError
@@ -66,6 +66,7 @@ BandsSection = mirror(GridReward, name="bands")
 class GflownetRoot(Root):
     """Everything that a GFlowNet run is told."""
 
+    trainer: BatchSection = field(default_factory=BatchSection)
     env: Any = CHOSEN
     proxy: Any = CHOSEN
     objective: Any = CHOSEN
@@ -104,6 +105,7 @@ def _backward(value: str) -> list[str]:
 
 
 KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
+    "num_envs": "trainer.batch_size",
     "gflownet": "objective",
     "loss": "objective",
     "gflownet.optimizer.n_train_steps": "trainer.steps",

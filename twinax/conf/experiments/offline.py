@@ -12,7 +12,7 @@ import numpy as np
 from twinax import Optimizer
 from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sections_of
 from twinax.conf._registry import Experiment, Group, Preset
-from twinax.conf._sections import Root, at_least
+from twinax.conf._sections import BatchSection, Root, at_least
 from twinax.conf.experiments._offline_published import HINTS, KEY_ALIASES, PUBLISHED, STATES, published_presets
 from twinax.conf.limits import check_memory
 from twinax.envs import PointMaze
@@ -117,6 +117,7 @@ class PhasesSection:
 class OfflineRoot(Root):
     """Everything that an offline run is told."""
 
+    trainer: BatchSection = field(default_factory=BatchSection)
     agent: Any = CHOSEN
     task: Any = CHOSEN
     preset: Any = CHOSEN

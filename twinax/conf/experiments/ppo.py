@@ -93,7 +93,7 @@ def check_sizes(config: Learning, subject: PPO) -> None:
     )
 
 
-TRAINER = {"batch_size": 1, "chunk": 5}
+TRAINER = {"chunk": 5}
 QUICK = {"optimizer": {"learning_rate": 2.5e-3}}
 """For step sizes that fall to zero."""
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -148,6 +148,14 @@ BRAX = combined(ALWAYS, DEFAULTS)
 """Truncated steps are left out, and deviations depend on the state."""
 
 KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
+    "total_timesteps": "trainer.env_steps",
+    **{name: f"ppo.{name}" for name in ("num_envs", "num_steps", "num_minibatches", "gamma", "gae_lambda")},
+    **{name: f"ppo.{name}" for name in ("ent_coef", "vf_coef", "target_kl")},
+    "update_epochs": "ppo.num_epochs",
+    "clip_coef": "ppo.clip",
+    "anneal_lr": "ppo.anneal",
+    "learning_rate": "optimizer.learning_rate",
+    "max_grad_norm": "optimizer.clip_norm",
     "ppo.worlds": "ppo.num_envs",
     "ppo.steps": "ppo.num_steps",
     "ppo.epochs": "ppo.num_epochs",

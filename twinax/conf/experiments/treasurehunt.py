@@ -10,7 +10,7 @@ from twinax import Optimizer
 from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sections_of
 from twinax.conf._networks import NetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
-from twinax.conf._sections import Root, at_least
+from twinax.conf._sections import BatchSection, Root, at_least
 from twinax.conf.limits import check_memory
 from twinax.envs import WORLDS, TreasureHunt, World
 from twinax.errors import TwinaxError
@@ -65,6 +65,7 @@ class PresetSection:
 class TreasurehuntRoot(Root):
     """Everything that a treasure hunt is told."""
 
+    trainer: BatchSection = field(default_factory=BatchSection)
     world: Any = CHOSEN
     preset: Any = CHOSEN
     model: Any = field(default_factory=ModelSection)
