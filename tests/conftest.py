@@ -10,12 +10,15 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-_CACHE = Path(__file__).resolve().parent.parent / ".cache" / "jax"
+_HERE = Path(__file__).resolve().parent
+_CACHE = _HERE.parent / ".cache" / "jax"
 
 # Programs compiled by an earlier run are read from disk; commands started by the tests inherit this.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Programs need not know which line each of their operations comes from.
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 # Two test workers on two cores: a thread pool in each would only compete with the other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A shell lets its background jobs ignore Ctrl-C, and what tests start would inherit that.
@@ -37,6 +40,26 @@ def pytest_configure(config: pytest.Config) -> None:
     """Programs of quick tests run for a moment: compiling them well would take longer than running them badly."""
     if "not slow" in (config.option.markexpr or ""):
         os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *(f"--xla_{flag}" for flag in QUICK)])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `slow.txt` lists. A line that names nothing any more is a mistake, seen when all tests are collected."""
+    whole = {"tests", "twinax"} <= {item.nodeid.partition("/")[0] for item in items}
+    for line in (_HERE / "slow.txt").read_text(encoding="utf-8").splitlines():
+        if not line or line.startswith("#"):
+            continue
+        begins, *stays = line.split(" !")
+        listed = {item: item.nodeid.partition("[")[2].removesuffix("]") for item in items if _begins(item, begins)}
+        if whole and (not listed or not set(stays) <= set(listed.values())):
+            raise pytest.UsageError(f"tests/slow.txt names what there is not: {line}")
+        for item, case in listed.items():
+            if case not in stays:
+                item.add_marker(pytest.mark.slow)
+
+
+def _begins(item: pytest.Item, begins: str) -> bool:
+    name = item.nodeid
+    return name.startswith(begins) and ("[" in begins or name[len(begins) : len(begins) + 1] in ("", "["))
 
 
 @pytest.fixture(autouse=True)
