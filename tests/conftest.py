@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `slow.txt` lists. A line that names nothing any more is a mistake, seen when all tests are collected."""
+    """Mark what `slow.txt` lists; a line that names nothing any more is said when all tests are collected."""
     whole = {"tests", "twinax"} <= {item.nodeid.partition("/")[0] for item in items}
     for line in (_HERE / "slow.txt").read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
