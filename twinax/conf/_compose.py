@@ -243,6 +243,8 @@ def _store(name: str) -> None:
     experiment = find_experiment(name)
     OmegaConf.register_new_resolver("times", lambda a, b: float(a) * float(b), replace=True)
     store, own = ConfigStore.instance(), _stored_name(name)
+    # Hydra copies all that is stored whenever it composes, two thirds of its time; what it reads, it copies once more.
+    store.__deepcopy__ = lambda memo: store  # pyright: ignore[reportAttributeAccessIssue]
     store.store(name=f"twinax-{own}-schema", node=experiment.schema)
     groups: list[Any] = [{f"{own}/{group}": entry.default} for group, entry in experiment.groups.items()]
     store.store(
