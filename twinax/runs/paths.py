@@ -71,7 +71,7 @@ def _fit(found: Mapping[str, np.ndarray]) -> bool:
 
 def _seen(points: np.ndarray) -> np.ndarray:
     """Whether points can be drawn."""
-    return (np.abs(points) <= LARGEST).all(-1)
+    return (np.abs(np.asarray(points, float)) <= LARGEST).all(-1)
 
 
 def _box(found: Mapping[str, np.ndarray]) -> tuple[float, float, float, float]:
