@@ -69,7 +69,7 @@ def _fit(found: Mapping[str, np.ndarray]) -> bool:
     )
 
 
-def _seen(points: np.ndarray) -> np.ndarray:
+def _seen(points: np.ndarray) -> Any:
     """Whether points can be drawn."""
     return (np.abs(np.asarray(points, float)) <= LARGEST).all(-1)
 

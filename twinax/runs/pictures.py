@@ -95,8 +95,10 @@ def _picture(told: Any) -> Picture | None:
         {name: text[:_LONGEST] for name, text in one.items() if isinstance(text, str)} if isinstance(one, dict) else {}
         for one in (given.get("labels"), given.get("captions"))
     )
-    two = isinstance(pair, list) and len(pair) == 2 and all(isinstance(name, str) for name in pair)
-    return Picture(title[:_LONGEST], kind, labels, captions, (pair[0], pair[1]) if two else None)
+    match pair:
+        case [str() as first, str() as second]:
+            return Picture(title[:_LONGEST], kind, labels, captions, (first, second))
+    return Picture(title[:_LONGEST], kind, labels, captions)
 
 
 def _digest(arrays: Mapping[str, np.ndarray], step: int, drawn: str) -> str:
