@@ -99,24 +99,25 @@ def gigaflops(name: str, phase: str) -> float:
     import jax
     import jax.numpy as jnp
 
+    from twinax.agents import jax_agent
     from twinax.noise import key_draws
-    from twinax.offline import Sizes, jax_agent
+    from twinax.offline import Sizes
 
     subject = make_problem(name, phase)
-    state, update = jax_agent(subject.agent, Sizes(D, A, BATCH))
+    state, update, begin_finetuning = jax_agent(subject.agent, Sizes(D, A, BATCH))
     data = jax.tree.map(jnp.asarray, subject.arrays())
     found = key_draws(subject.draws(), jnp.uint32(0), jnp.int32(0))
     own = {key.removeprefix(f"{phase}/"): value for key, value in found.items()}
     carry = {"latent": jnp.ones(getattr(subject.agent, "width", 1))}
     rows = subject.rows(phase, data, own, carry)
+    state = begin_finetuning(state, rows) if phase == "finetune" else state
 
     def count(full: bool) -> float:
         def one(networks, targets, optimizer):
             from dataclasses import replace
 
-            new, terms = update(
-                replace(state, networks=networks, targets=targets, optimizer=optimizer), rows, own, phase, full
-            )
+            now = replace(state, networks=networks, targets=targets, optimizer=optimizer)
+            new, terms = update(now, rows, own, full)
             return new.networks, new.targets, terms
 
         moving = set(subject.agent.trained[phase])

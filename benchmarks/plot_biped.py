@@ -95,7 +95,7 @@ def walk(runs: Path, pictures: Path) -> None:
     found = evaluated(place, "--film", *AT_ONE_SPEED)
     length, velocity = found["episode_length"], found["episode_velocity_ahead"]
     print(f"walk at 0.2 m/s: {length:.1f} of 500 steps, {velocity:.3f} m/s ahead in the mean")
-    for kind, picture in {"frames": "biped_walk.png", "gait": "biped_gait.png"}.items():
+    for kind, picture in {"frames": "biped_walk.png", "tracks": "biped_gait.png"}.items():
         shutil.copy(place / "plots" / f"eval-episode-{kind}.png", pictures / picture)
 
 

@@ -116,7 +116,7 @@ def mjx_rate(problem) -> float:
 
 def brax(repeats: str, *words: str) -> None:
     """Training by Brax's own function, which tells its speed after each of its epochs."""
-    from twinax.runs.brax import train_with_brax
+    from twinax.brax.training import train_with_brax
 
     config, problem = configured(list(words))
     watch = Stopwatch()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from twinax import (
+        agents,
         bridge,
         deploy,
         engines,
@@ -44,6 +45,7 @@ __all__ = [
     "State",
     "Terms",
     "__version__",
+    "agents",
     "as_torch_module",
     "bridge",
     "deploy",
@@ -68,6 +70,7 @@ __all__ = [
 
 _MODULES = frozenset(
     {
+        "agents",
         "bridge",
         "deploy",
         "engines",

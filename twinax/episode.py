@@ -20,8 +20,8 @@ class View:
     """How the frames were made, for those who wonder why they look as they do; or why there are none."""
     strip: tuple[float, float] | None = None
     """Seconds of the film between which frames for a strip are taken; None for all of it."""
-    contacts: dict[str, np.ndarray] = field(default_factory=dict)
-    """Whether something touches the floor, by name; bool."""
+    bars: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    """What holds at some times only, such as feet that touch the floor: by title, by name; bool."""
     tracks: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     """Numbers over time: by title with its unit, by name. The first of a title is what happened."""
 

@@ -72,6 +72,33 @@ class Title:
     """Its name in words."""
     meaning: str = ""
     """One short sentence under its curve."""
+    tile: bool = False
+    """Whether its last value stands at the top of a report."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """How a report draws arrays of an evaluation. `Judge.summarise` calls them picture/NAME/ARRAY, with the name that
+    the picture has in `Judge.pictures`; those of the name "" are picture/ARRAY. There are two kinds:
+
+    maps    arrays of one or two axes, side by side on one scale; with `difference` the first of two minus the second
+    paths   `paths` (number, points, 2) of x and y, y downwards, nan beyond a path's end. There may also be `walls` of
+            cells (rows, columns), the `goal` (x, y, radius), `successes`, 1 or 0 for each path, and `values` (rows,
+            columns) over the whole of the walls
+
+    >>> Picture("Where it went", "paths", captions={"paths": "ten episodes, from their starts (dots)"}).kind
+    'paths'
+    """
+
+    title: str
+    """Its heading."""
+    kind: str = "maps"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What the arrays are called, by their names and in the order of their panels; of `paths` also those that `reached`
+    their goal and those that `missed` it."""
+    captions: Mapping[str, str] = field(default_factory=dict)
+    """What is seen of an array, by its name; said below if the array is there."""
+    difference: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +117,8 @@ class Judge:
     """Metrics whose largest value so far, and its step, are part of a run's summary."""
     titles: Mapping[str, Title] = field(default_factory=dict)
     """Names in words and meanings of metrics and terms, in the order of a report."""
+    pictures: Mapping[str, Picture] = field(default_factory=dict)
+    """How the arrays of `summarise` are drawn, by the name of the picture; what none of them names is drawn as maps."""
     own_seeds: str = ""
     """A sentence on what is seeded otherwise than by draws, and so the same in every evaluation."""
 

@@ -31,7 +31,7 @@ def is_code(name: str) -> bool:
 
 
 def import_code(name: str, kind: str) -> Any:
-    """What `package.module:Name` stands for; one sentence when there is no such thing."""
+    """What `package.module:Name` stands for, or a module by its own name; one sentence when there is no such thing."""
     module, _, attribute = name.partition(":")
     try:
         found = importlib.import_module(module)
@@ -45,7 +45,7 @@ def import_code(name: str, kind: str) -> Any:
         raise TwinaxError(f"{kind} '{name}': its module needs '{missing}', which is not installed") from error
     except Exception as error:  # somebody's module may raise anything
         raise TwinaxError(f"{kind} '{name}': its module fails with {type(error).__name__}: {error}") from error
-    for part in attribute.split("."):
+    for part in attribute.split(".") if attribute else ():
         if not hasattr(found, part):
             raise UnknownName(f"{kind} in {module}", attribute, [x for x in vars(found) if not x.startswith("_")])
         found = getattr(found, part)
@@ -90,7 +90,7 @@ class Registry(Mapping[str, T]):
         if own in self._entries:
             return own
         code = self.installed.get(own, own)
-        if not is_code(code):
+        if not is_code(code) and own not in self.installed:
             raise UnknownName(self.kind, name, [*self, *self.installed])
         return code
 

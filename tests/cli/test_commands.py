@@ -127,6 +127,47 @@ def test_list_shows_choices_and_runs(twinax, trained):
     assert "optimizer.log_z_learning_rate" in keys and "Step size of log Z." in keys
 
 
+STRANGER = """
+'''Greets somebody, from another package.'''
+from twinax import console
+
+HELP = "greet somebody"
+
+def add_arguments(parser):
+    parser.add_argument("name")
+
+def run(found):
+    console.facts({"hello": found.name})
+    return 3
+"""
+
+
+def test_an_installed_package_adds_a_command(python, tmp_path, root):
+    """As pip would leave it: a module, and the entry points of its distribution."""
+    site, place = tmp_path / "site", {"PYTHONPATH": f"{root}{os.pathsep}{tmp_path / 'site'}"}
+    (site / "greeting-1.0.dist-info").mkdir(parents=True)
+    (site / "greeting-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n")
+    points = "[twinax.commands]\ngreet = greeting\ntrain = greeting\nempty = collections:Counter\n"
+    (site / "greeting-1.0.dist-info" / "entry_points.txt").write_text(points)
+    (site / "greeting.py").write_text(STRANGER)
+
+    def twinax(*words):
+        return python("-m", "twinax.cli", *words, **place)
+
+    done = twinax("greet", "Ada")
+    assert (done.code, done.out) == (3, "hello  Ada\n"), done.err
+    assert "Greets somebody, from another package." in twinax("greet", "--help").out
+    assert "greeting" not in twinax("train", "--help").out, "ours keep their names"
+    lacking, unknown = twinax("empty"), twinax("gret")
+    assert lacking.code == 2 and "the command 'empty' is collections:Counter" in lacking.err
+    assert unknown.code == 2 and "Did you mean 'greet'?" in unknown.err
+
+
+def test_only_some_files_are_looked_at(twinax):
+    done = twinax("doctor", "notes.txt")
+    assert done.code == 2 and "doctor cannot look at 'notes.txt': it knows files that end in .xml" in done.err
+
+
 def test_doctor(twinax, monkeypatch):
     shown = twinax("doctor")
     assert shown.code == 0

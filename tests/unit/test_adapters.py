@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from twinax import parity, runs, tree
-from twinax.bridge.brax_training import brax_env
+from twinax.brax.exchange import brax_env
 from twinax.engines import make_engine
 from twinax.envs import BraxWorld, CartPole, GymnasiumWorld, GymnaxWorld
 from twinax.envs._classic_poles import CartPoleState

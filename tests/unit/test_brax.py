@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from twinax import conf
+from twinax.brax.exchange import brax_env, read_brax
+from twinax.brax.habits import ALWAYS
 from twinax.bridge import load_weights
-from twinax.bridge.brax_training import brax_env, read_brax
 from twinax.envs import CartPole, Pendulum
 from twinax.errors import TwinaxError
 from twinax.networks import ACTIVATIONS
 from twinax.networks import activation as function
 from twinax.optimizer import Optimizer
 from twinax.ppo import problem, to_world
-from twinax.ppo.brax_habits import ALWAYS
 from twinax.runs import Diverged, Interrupted, Removed, RunDirectory, checkpoint
 
 pytest.importorskip("brax")
@@ -56,7 +56,7 @@ def test_brax_trains_on_a_world_and_its_policy_is_read_back(tmp_path):
     import jax
     from brax.training.agents.ppo import networks as brax_networks
 
-    from twinax.runs.brax import train_with_brax
+    from twinax.brax.training import train_with_brax
 
     settings = {**SETTINGS, **LIKE_BRAX, "activation": "tanh", "normalise_observations": True, "film": False}
     subject = problem(Pendulum(time_limit=10), optimizer=Optimizer(learning_rate=1e-2), **settings)
@@ -111,7 +111,7 @@ def test_brax_trains_with_the_activation_that_its_policy_is_read_with(monkeypatc
     import jax
     from brax.training.acme import running_statistics
 
-    from twinax.runs.brax import train_with_brax
+    from twinax.brax.training import train_with_brax
 
     subject = problem(Pendulum(), optimizer=Optimizer(), activation=name, **SETTINGS, **LIKE_BRAX)
     observation = np.random.default_rng(1).normal(size=(9, 3)).astype(np.float32)
@@ -143,7 +143,7 @@ class TestBookkeeping:
         import jax
         from brax.training.acme import running_statistics
 
-        from twinax.runs.brax import train_with_brax
+        from twinax.brax.training import train_with_brax
 
         subject = problem(Pendulum(time_limit=10), optimizer=Optimizer(), film=False, **SETTINGS, **LIKE_BRAX)
 
@@ -231,7 +231,7 @@ def test_discrete_actions_are_refused():
 
 
 def test_problems_that_brax_would_train_otherwise_are_refused(tmp_path):
-    from twinax.runs.brax import train_with_brax
+    from twinax.brax.training import train_with_brax
 
     world, adam = Pendulum(time_limit=10), Optimizer()
     for changes, optimizer, words in (

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from twinax import conf, tree
+from twinax.brax.habits import ALWAYS, DEFAULTS, combined
 from twinax.envs import Pendulum
 from twinax.envs._control import Box
 from twinax.errors import UnknownName
 from twinax.noise import numpy_draws
 from twinax.ppo import RunningMoments, Scaling, make_networks, problem
 from twinax.ppo._playing import play_iteration, roll_out
-from twinax.ppo.brax_habits import ALWAYS, DEFAULTS, combined
 
 SMALL: dict = {"hidden": (8, 8), "num_envs": 6, "num_steps": 5, "num_epochs": 1, "num_minibatches": 1, "episodes": 3}
 BRAX: dict = {name: value for name, value in combined(ALWAYS, DEFAULTS)["ppo"].items() if name != "anneal"}

@@ -157,8 +157,8 @@ def test_feet_on_the_floor_are_told_by_name(drawn):
     qpos[1, 2] += 0.1
     draws = {name: np.full(draw.shape, 0.5, np.float32) for name, draw in world.reset_draws(3).items()}
     view = world.view(dataclasses.replace(world.reset(draws), qpos=qpos))
-    assert list(view.contacts) == ["left foot", "right foot"]
-    assert view.contacts["left foot"].tolist() == [True, False, True]
+    assert list(view.bars["feet on the floor"]) == ["left foot", "right foot"]
+    assert view.bars["feet on the floor"]["left foot"].tolist() == [True, False, True]
     assert view.tracks["height of the base, m"]["robot"][1] == pytest.approx(0.556, abs=1e-3)
 
 
@@ -189,9 +189,11 @@ def test_a_strip_has_frames_from_where_the_world_says():
 
 def test_an_episode_leaves_a_film_and_figures(tmp_path, monkeypatch):
     monkeypatch.setattr(episodes.shutil, "which", lambda _: None)
-    shown = an_episode(contacts={"left foot": np.arange(12) % 4 < 2}, tracks={"height, m": {"robot": np.ones(12)}})
+    shown = an_episode(
+        bars={"feet": {"left foot": np.arange(12) % 4 < 2}}, tracks={"height, m": {"robot": np.ones(12)}}
+    )
     written = episodes.save(RunDirectory(tmp_path), shown, 5)
-    names = ["episode-0000000005.gif", "episode-frames.png", "episode-reward.png", "episode-gait.png"]
+    names = ["episode-0000000005.gif", "episode-frames.png", "episode-reward.png", "episode-tracks.png"]
     assert [file.name for file in written] == names and all(file.stat().st_size for file in written)
     assert list(episodes.figures(tmp_path / "plots")) == [f"{kind} of an episode" for kind in episodes.FIGURES]
     episodes.save(RunDirectory(tmp_path), an_episode(frames=False), 6, "eval-episode")
@@ -211,7 +213,7 @@ def test_bars_of_contacts_begin_and_end_where_feet_do():
 
     axes = Figure().subplots()
     touches = np.array([1, 1, 0, 0, 1, 0, 1, 1, 1, 0], bool)
-    episode_plots._paint_contacts(axes, {"left foot": touches}, np.arange(1, 11) * 0.5)
+    episode_plots._paint_bars(axes, {"left foot": touches}, np.arange(1, 11) * 0.5)
     bars = [path.get_extents() for path in axes.collections[0].get_paths()]
     assert [(bar.x0, bar.x1) for bar in bars] == [(0.0, 1.0), (2.0, 2.5), (3.0, 4.5)]
 

@@ -9,7 +9,7 @@ import pytest
 import twinax as tx
 from twinax.offline import AGENTS, MazeTask, collect_maze, label_maze, problem
 from twinax.offline._tasks import SHOWN, SQUARES
-from twinax.runs import mazes, pictures, plots
+from twinax.runs import paths, pictures, plots
 
 MAZE = tx.envs.PointMaze("u", max_steps=30)
 GOAL = (1.5, 1.5)
@@ -121,15 +121,17 @@ def test_a_maze_is_painted(tmp_path, seeds, values):
         del found["maze/values"]
     if seeds:
         found = {name: np.stack([x] * seeds) for name, x in found.items()}
-    pictures.save(tmp_path / "pictures.safetensors", found, 7)
-    found, step = pictures.load(tmp_path / "pictures.safetensors")
-    assert step == 7
-    reached = int(np.sum(found["maze/successes"][0] if seeds else found["maze/successes"]))
-    svg = plots.draw("maze", mazes.maze(found), mazes.size(found), tmp_path)
+    pictures.save(tmp_path / "pictures.safetensors", found, 7, engine.problem.judge.pictures)
+    arrays, told, step = pictures.load(tmp_path / "pictures.safetensors")
+    ((name, picture, arrays),) = pictures.grouped(arrays, told)
+    assert (name, picture.title, step) == ("maze", "Maze", 7) and told == engine.problem.judge.pictures
+    reached = int(np.sum(arrays["successes"][0] if seeds else arrays["successes"]))
+    drawing = paths.drawing(arrays, picture)
+    svg = plots.draw("maze", drawing.paint, drawing.size, tmp_path)
     assert (tmp_path / "maze.png").stat().st_size > 5000
     assert f"reached the goal: {reached}<" in svg and f"did not: {5 - reached}<" in svg
     assert (">Value<" in svg) == values
-    assert ("the value that the agent gives" in mazes.caption(found)) == values
-    assert ("the first of 2 seeds" in mazes.caption(found)) == bool(seeds)
-    assert mazes.REACHED in svg and mazes.MISSED in svg  # the legend has both
-    assert mazes.maze({"target": np.zeros((2, 2))}) is None
+    assert ("the value that the agent gives" in drawing.said) == values
+    assert ("the first of 2 seeds" in drawing.said) == bool(seeds)
+    assert paths.REACHED in svg and paths.MISSED in svg  # the legend has both
+    assert pictures.maps(found, told) == {}, "what is no picture by itself is sent to no logger"

@@ -14,7 +14,7 @@ from twinax import tree
 from twinax.engines import make_engine
 from twinax.errors import TwinaxError
 from twinax.offline import problem
-from twinax.offline._learning import first_state
+from twinax.offline.learning import first_state
 from twinax.offline.networks import Actor
 from twinax.optimizer import Optimizer
 

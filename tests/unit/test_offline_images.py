@@ -15,16 +15,16 @@ from test_offline_agents import TABLE, all_losses
 
 import twinax as tx
 from twinax import tree
+from twinax.agents import TorchAgent
 from twinax.engines import make_engine
 from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import Ensemble
 from twinax.noise import below
-from twinax.offline import AGENTS, Encoded, TorchAgent, from_arrays, problem
+from twinax.offline import AGENTS, Encoded, from_arrays, problem
 from twinax.offline._agent import PHASES
 from twinax.offline._encoders import ENCODERS, Impala
 from twinax.offline._judge import Judging
-from twinax.offline._learning import first_state
-from twinax.offline._pretrained import statistics_of
+from twinax.offline.learning import first_state, statistics_of
 
 SHAPE = (8, 8, 3)
 BATCH, WIDTH = 4, 5

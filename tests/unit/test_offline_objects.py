@@ -12,10 +12,11 @@ import torch
 
 import twinax as tx
 from twinax import tree
+from twinax.agents import TorchAgent, jax_agent
 from twinax.engines import make_engine
 from twinax.errors import TwinaxError
 from twinax.noise import below
-from twinax.offline import Sizes, TorchAgent, jax_agent, problem
+from twinax.offline import Sizes, problem
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -8,7 +8,7 @@ import pytest
 
 from twinax.offline import AGENTS
 from twinax.offline._agent import PHASES
-from twinax.offline._learning import Lesson, total_loss
+from twinax.offline.learning import Lesson, total_loss
 
 WEIGHTED = {name: {"alpha_actor": 0.3} for name in ("rebrac", "mbpo_rebrac", "dino_rebrac", "td3bc")}
 

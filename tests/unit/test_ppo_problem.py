@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from twinax import networks, tree
+from twinax.brax.habits import ALWAYS, DEFAULTS, combined
 from twinax.engines import make_engine
 from twinax.envs import CartPole, Pendulum
 from twinax.errors import TwinaxError
@@ -16,7 +17,6 @@ from twinax.optimizer import Optimizer
 from twinax.ppo import problem
 from twinax.ppo._learning import minibatch_rows
 from twinax.ppo._playing import by_group, pick_starts, roll_out
-from twinax.ppo.brax_habits import ALWAYS, DEFAULTS, combined
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

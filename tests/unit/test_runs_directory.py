@@ -183,13 +183,13 @@ def test_pictures_come_back(tmp_path):
     path = tmp_path / "plots" / "pictures.safetensors"
     found = pictures.select({"picture/target": np.eye(3).T[:, ::-1], "loss": 1.0})
     pictures.save(path, found, step=7)
-    loaded, step = pictures.load(path)
+    loaded, _, step = pictures.load(path)
     assert step == 7 and list(loaded) == ["target"]
     np.testing.assert_array_equal(loaded["target"], np.eye(3)[:, ::-1])
     path.write_bytes(b"hello")
     with pytest.raises(TwinaxError, match="delete it"):
         pictures.load(path)
-    assert pictures.load(tmp_path / "absent") == ({}, 0)
+    assert pictures.load(tmp_path / "absent") == ({}, {}, 0)
     pictures.save(tmp_path / "none" / "x", {}, 1)
     assert not (tmp_path / "none").exists()
 

@@ -15,7 +15,8 @@ import pytest
 
 from twinax import engines
 from twinax.errors import MissingExtra, TwinaxError
-from twinax.runs import RunDirectory, curves, glossary, pictures, plots, proofs, tables, train, write_report
+from twinax.parts import Judge, Picture, Title
+from twinax.runs import RunDirectory, Sink, curves, glossary, pictures, plots, proofs, tables, train, write_report
 from twinax.runs.metrics import MetricsFile
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -340,15 +341,81 @@ def test_odd_values_in_the_log_are_drawn_or_left_out(tmp_path, monkeypatch, odd)
         {"target": np.ones((2, 2), bool), "learned": np.eye(2, dtype=bool)},
         {"target": np.ones((1, 1, 1, 1))}, {"target": np.full((2, 2), 1e308), "learned": np.full((2, 2), -1e308)},
         {f"map{k}": np.eye(2) for k in range(30)}, {"maze/walls": np.ones((3, 3))}, {"maze/walls": np.zeros(3)},
-        {"maze/walls": np.zeros((0, 3, 3)), "maze/paths": np.zeros(2)},
+        {"maze/walls": np.zeros((0, 3, 3)), "maze/paths": np.zeros(2)}, {"maze/paths": np.full((2, 3, 2), 1e308)},
+        {"maze/paths": np.zeros((1, 1, 2)), "maze/values": np.eye(2), "maze/goal": np.ones(3)},
+        {"maze/paths": np.zeros((1, 1, 2)), "maze/walls": np.eye(2), "maze/goal": np.full(3, np.inf)},
+        {"maze/paths": np.zeros((0, 1, 1, 2)), "maze/successes": np.ones(2, "c8")},
     ],
     ids=str,
 )  # fmt: skip
-def test_odd_pictures_are_drawn_or_left_out(tmp_path, monkeypatch, odd):
+@pytest.mark.parametrize("kind", ["paths", "maps", "<b>"])
+def test_odd_pictures_are_drawn_or_left_out(tmp_path, monkeypatch, odd, kind):
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", draw)
     train(ProbeProblem(), steps=4, run_dir=tmp_path, progress=False)
-    pictures.save(tmp_path / "plots" / "pictures.safetensors", odd, 4)
+    told = {"maze": Picture("Maze", kind), "": Picture("All", difference=("learned", "target"))}
+    pictures.save(tmp_path / "plots" / "pictures.safetensors", odd, 4, told)
     write_report(tmp_path)
+
+
+class Walker(ProbeProblem):
+    """A stranger's family: where it went, and how often it was anywhere."""
+
+    @property
+    def judge(self):
+        paths = Picture("Where <it> went", "paths", {"reached": "came $home"}, {"paths": "three <walks>"})
+        maps = Picture("Visits", labels={"late": "At last"}, difference=("late", "early"))
+        titles = {"distance": Title("Distance <walked>", "In metres.", tile=True)}
+        return Judge(titles=titles, pictures={"walks": paths, "visits": maps})
+
+
+class WalkerEngine(ProbeEngine):
+    def evaluate(self):
+        walks = np.cumsum(np.random.default_rng(0).normal(size=(3, 9, 2)), 1)
+        return {
+            "distance": 4.5,
+            "picture/walks/paths": walks,
+            "picture/walks/successes": np.array([1, 0, 1]),
+            "picture/visits/early": np.eye(3),
+            "picture/visits/late": np.ones((3, 3)),
+            "picture/alone": np.eye(2),
+        }
+
+
+def test_a_family_of_somebody_brings_its_own_pictures(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinax.engines.make_engine", WalkerEngine)
+    seen: list = []
+
+    class Album(Sink):
+        def pictures(self, step, pictures):
+            seen.append(sorted(pictures))
+
+    train(Walker(), steps=4, evaluate_every=2, run_dir=tmp_path / "run", progress=False, sinks=[Album()])
+    assert seen[-1] == ["alone", "visits/early", "visits/late"], "paths are no pixels"
+    text = write_report(tmp_path / "run").read_text()
+    shown = " ".join(Reader(text).words)
+    for words in ("Where <it> went", "run, step 4: three <walks>", "came $home: 2", "did not: 1", "Visits", "At last"):
+        assert words in shown, words
+    assert "At last - early" in shown and "half the L1 distance of these two pictures is 3" in shown
+    assert "Pictures" in shown and "Alone" in shown and "<walks>" not in text and "Target" not in text
+    assert '<div class="tile"><span>Distance &lt;walked&gt;</span><b>4.5</b></div>' in text
+    assert {"walks.png", "visits.png", "pictures.png"} <= {file.name for file in (tmp_path / "run" / "plots").iterdir()}
+
+
+NOT_TOLD = ["3", "[]", "{", '{"maze": 3}', '{"maze": {"title": 1, "kind": "paths"}}']
+ODDLY_TOLD = '{"maze": {"title": "M", "kind": "maps", "labels": [1], "captions": {"a": 2}, "difference": ["a"]}}'
+
+
+@pytest.mark.parametrize("told", [*NOT_TOLD, ODDLY_TOLD])
+def test_what_a_file_says_of_pictures_is_only_text(tmp_path, monkeypatch, told):
+    monkeypatch.setattr(pictures.plain, "dumps", lambda value: told)
+    path = tmp_path / "plots" / "pictures.safetensors"
+    pictures.save(path, {"maze/a": np.eye(2)}, 3)
+    try:
+        _, found, _ = pictures.load(path)
+    except TwinaxError as error:
+        assert "pictures.safetensors cannot be read" in str(error) and told in NOT_TOLD[:3]
+    else:
+        assert found == ({"maze": Picture("M")} if told == ODDLY_TOLD else {})
 
 
 @pytest.mark.parametrize("name", ["films/greedy-0000000004.gif", "plots/episode-frames.png"])
@@ -365,13 +432,22 @@ def draw(figure, target, **_):
 
 
 def test_titles_are_those_of_the_family_and_any_text_of_a_file_is_only_text():
-    told = {"titles": {"tvd": ["Distance <b>", "Half the sum."], "odd": 3, "other": ["one"], "loss": ["No", ""]}}
+    told = {
+        "titles": {
+            "tvd": ["Distance <b>", "Half the sum.", True],
+            "odd": 3,
+            "other": ["one"],
+            "text": ["Text", "", "True"],
+            "loss": ["No", "", False],
+        }
+    }
     assert (glossary.title("tvd"), glossary.meaning("tvd")) == ("Tvd", "")
     with glossary.titles_of([told, {"titles": "nonsense"}, {}]):
         assert (glossary.title("tvd"), glossary.meaning("tvd")) == ("Distance <b>", "Half the sum.")
         assert (
             glossary.title("odd") == "Odd" and glossary.title("other") == "Other" and glossary.title("loss") == "Loss"
         )
+        assert glossary.tiles() == ["tvd", "loss", "steps_per_second"] and glossary.title("text") == "Text"
         assert sorted(["seed", "tvd", "zzz", "loss"], key=glossary.rank) == ["loss", "tvd", "seed", "zzz"]
     assert glossary.title("tvd") == "Tvd"
 
@@ -380,3 +456,4 @@ def test_titles_are_those_of_the_family_and_any_text_of_a_file_is_only_text():
 def test_every_family_says_what_its_numbers_mean(family):
     titles = importlib.import_module(f"twinax.{family}._judge").TITLES
     assert titles and all(one.title and one.meaning.endswith(".") for one in titles.values())
+    assert any(one.tile for one in titles.values())

@@ -7,7 +7,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinax.cli import _child, _console, _settings
+from twinax import console
+from twinax.cli import _child, _settings
 
 if TYPE_CHECKING:
     from twinax.problem import Problem
@@ -30,7 +31,7 @@ def run(found: Namespace) -> int:
     directory = _settings.choose_directory(config, "compare")
     result = compare(config, problem, found.overrides, directory)
     print_result(result)
-    _console.facts({"written": _settings.write_json(directory / "compare.json", result)})
+    console.facts({"written": _settings.write_json(directory / "compare.json", result)})
     return 0 if result["parity"] is not False else 1
 
 
@@ -100,7 +101,7 @@ def ceiling(rows: list[dict[str, Any]]) -> dict[str, float] | None:
 def print_result(result: dict[str, Any]) -> None:
     """The comparison as two tables."""
     rows, ratio = result["modes"], result["ratios"] or {}
-    _console.facts(
+    console.facts(
         {
             "problem": result["problem"],
             "dtype": result["dtype"],
@@ -108,7 +109,7 @@ def print_result(result: dict[str, Any]) -> None:
             "versions": ", ".join(f"{name} {rows[0]['versions'].get(name)}" for name in ("python", "jax", "torch")),
         }
     )
-    _console.table(
+    console.table(
         "speed",
         ("mode", f"{rows[0]['unit']}/s", "middle half", "x", "compile s", "first step s", "parameters", "threads"),
         [
@@ -126,7 +127,7 @@ def print_result(result: dict[str, Any]) -> None:
         ],
     )
     phases = list(dict.fromkeys(name for row in rows for name in row["profile"]))
-    _console.table(
+    console.table(
         "milliseconds per step by phase",
         ("mode", *phases, "sum", "measured"),
         [

@@ -7,7 +7,8 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from twinax.cli import _compare, _console, _settings, _train
+from twinax import console
+from twinax.cli import _compare, _settings, _train
 
 HELP = "train in three modes, check parity, compare, report (a minute or two)"
 
@@ -47,7 +48,7 @@ def run(found: Namespace) -> int:
     written = {"comparison": _settings.write_json(directory / "compare.json", result)}
     _compare.print_result(result)
     print(f"\n[{parts}/{parts}] report", flush=True)
-    _console.facts({**written, "report": runs.write_report(trained, directory / "report.html")})
+    console.facts({**written, "report": runs.write_report(trained, directory / "report.html")})
     return 0 if result["parity"] is not False else 1
 
 

@@ -1,6 +1,7 @@
 """Look at this machine: versions, devices, threads, extras, matrix speed, caches and memory.
 
-With a robot's MJCF, look at that instead: parts, pairs that can touch, solver, speed, and what slows it down."""
+With a file, such as a robot's MJCF, look at that instead: parts, pairs that can touch, solver, speed, and what slows it
+down."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from twinax import __version__
-from twinax.cli import _cache, _console
+from twinax import __version__, console
+from twinax.cli import _cache
+from twinax.commands import EXAMINERS
 from twinax.errors import TwinaxError
 from twinax.platforms import CUDA_FOR_JAX, CUDA_FOR_TORCH, explain, find_devices, torch_build, torch_devices
 
@@ -42,15 +44,13 @@ JAX_PLUGINS = ("jax-cuda", "jax-rocm", "jax-metal", "libtpu", "jax_cuda", "jax_r
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("robot", nargs="?", metavar="ROBOT.xml", help="an MJCF to look at instead of the machine")
+    parser.add_argument("file", nargs="?", metavar="ROBOT.xml", help="an MJCF to look at instead of the machine")
     parser.add_argument("--quick", action="store_true", help="leave out the speed measurement")
 
 
 def run(found: Namespace) -> int:
-    if found.robot is not None:
-        from twinax.cli import _robot_doctor
-
-        return _robot_doctor.examine(Path(found.robot), 0.0 if found.quick else 0.5)
+    if found.file is not None:
+        return examine(Path(found.file), 0.0 if found.quick else 0.5)
     from twinax.conf.limits import GIGABYTE
     from twinax.memory import available_memory
 
@@ -59,7 +59,7 @@ def run(found: Namespace) -> int:
     wrong = [sentence for sentence in (wrong_flags(), old_jax()) if sentence]
     builds = {name: _build(name, facts, wrong) for name, facts in BUILDS.items()}
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    _console.facts(
+    console.facts(
         {
             "twinax": __version__,
             "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
@@ -70,19 +70,28 @@ def run(found: Namespace) -> int:
             "compilation cache": cache_state(),
         }
     )
-    _console.table("needed", ("package", "version"), [(name, version(name) or "MISSING") for name in CORE], 2)
+    console.table("needed", ("package", "version"), [(name, version(name) or "MISSING") for name in CORE], 2)
     rows = []
     for name, (extra, purpose) in EXTRAS.items():
         rows.append((name, version(name) or "not installed", purpose, f"pip install 'twinax[{extra}]'"))
-    _console.table("extras", ("package", "version", "for", "to install"), rows, 4)
+    console.table("extras", ("package", "version", "for", "to install"), rows, 4)
     if not found.quick:
         rates = [(name, _measured(rate, name, wrong)) for name, rate in RATES.items() if version(name) is not None]
-        _console.table("product of two 1024 x 1024 float32 matrices", ("with", "GFLOP/s"), rates)
+        console.table("product of two 1024 x 1024 float32 matrices", ("with", "GFLOP/s"), rates)
     if missing:
         wrong.append(f"missing: pip install {' '.join(missing)}")
     for sentence in dict.fromkeys(wrong):
         print(sentence)
     return 1 if wrong else 0
+
+
+def examine(path: Path, seconds: float) -> int:
+    """Look at a file, with what knows its kind."""
+    kind, known = path.suffix.removeprefix("."), EXAMINERS
+    if kind not in {*known, *known.aliases, *known.installed}:
+        ends = ", ".join(f".{end}" for end in (*known, *known.aliases, *known.installed))
+        raise TwinaxError(f"doctor cannot look at '{path}': it knows files that end in {ends}")
+    return known.find(kind)(path, seconds)
 
 
 def jax_facts() -> tuple[str, str, str]:

@@ -1,13 +1,15 @@
 """Evaluate a run's newest whole checkpoint with fresh draws; prints a table and writes eval.json into the run.
 
-With --film one episode is filmed as well, into films/, with figures of its reward and of a robot's gait in plots/."""
+With --film one episode is filmed as well, into films/, with figures of its reward and of what its world tracks, in
+plots/."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from twinax.cli import _console, _settings
+from twinax import console
+from twinax.cli import _settings
 from twinax.errors import TwinaxError
 
 HELP = "evaluate a run's newest checkpoint with fresh draws"
@@ -16,7 +18,7 @@ HELP = "evaluate a run's newest checkpoint with fresh draws"
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run's directory")
     parser.add_argument("--seed", type=int, help="root of the evaluation's draws (default: a new one each time)")
-    parser.add_argument("--film", action="store_true", help="film one episode, with figures of its reward and gait")
+    parser.add_argument("--film", action="store_true", help="film one episode, with figures of what happens in it")
     _settings.add_trust(parser)
     _settings.add_overrides(parser)
 
@@ -36,7 +38,7 @@ def run(found: Namespace) -> int:
     if scores.own_seeds:
         facts["own_seeds"] = scores.own_seeds
     path = _settings.write_json(loaded.dir / "eval.json", facts)
-    _console.table(f"step {scores.step:,}, {scores.told}", ("metric", "value"), _console.metric_rows(scores))
+    console.table(f"step {scores.step:,}, {scores.told}", ("metric", "value"), console.metric_rows(scores))
     shown = films.select(scores.shown)
     films.save(stored.films, {f"eval-{name}": film for name, film in shown.items()}, scores.step)
     written: dict[str, Any] = {"written": path, **({"films": stored.films} if shown else {})}
@@ -48,5 +50,5 @@ def run(found: Namespace) -> int:
         files = episodes.save(stored, episode, scores.step, "eval-episode")
         written |= {"episode": f"{episode.ended}, return {episode.reward.sum():.5g}", "film": episode.view.drawn}
         written |= {file.name: file for file in files}
-    _console.facts(written)
+    console.facts(written)
     return 0

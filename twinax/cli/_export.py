@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from twinax.cli import _console, _settings
+from twinax import console
+from twinax.cli import _settings
 
 HELP = "write a run's policy as ONNX, or as safetensors for PyTorch"
 
@@ -29,7 +30,7 @@ def run(found: Namespace) -> int:
     spec = done.description
     seen, action = spec["input"], spec["output"]
     parts = ", ".join(part["name"] for part in seen.get("layout", ()))
-    _console.facts(
+    console.facts(
         {
             "policy": f"{spec.get('world') or spec.get('agent')}, step {loaded.step:,}, seed {loaded.facts['seed']}",
             "observation": f"{' x '.join(map(str, seen['shape']))} numbers" + (f" ({parts})" if parts else ""),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from twinax.cli import _console
+from twinax import console
+from twinax.commands import COMMANDS
 from twinax.errors import TwinaxError, UnknownName
 
 HELP = "show environments, objectives, modes, keys and runs"
@@ -17,7 +19,7 @@ _NEEDS_TORCH = ("torch", "hybrid")
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("what", nargs="?", default="all", metavar="WHAT", help="all (default), choices, keys or runs")
-    parser.add_argument("--experiment", default="gflownet", metavar="NAME", help="whose choices and keys")
+    parser.add_argument("--experiment", metavar="NAME", help="whose choices and keys (default: that of `twinax train`)")
 
 
 def run(found: Namespace) -> int:
@@ -26,10 +28,11 @@ def run(found: Namespace) -> int:
     known = ("all", "choices", "keys", "runs")
     if found.what not in known:
         raise UnknownName("list", found.what, known)
+    experiment = conf.find_experiment(found.experiment or conf.DEFAULT)
     if found.what in ("all", "choices"):
-        print_choices(conf.find_experiment(found.experiment))
+        print_choices(experiment)
     if found.what == "keys":
-        print_keys(conf.find_experiment(found.experiment))
+        print_keys(experiment)
     if found.what in ("all", "runs"):
         print_runs(Path("runs"))
     return 0
@@ -41,20 +44,23 @@ def print_choices(experiment: Any) -> None:
     from twinax.engines import ALIASES, MODES
 
     rows = [(f"experiment={name}", conf.find_experiment(name).summary) for name in conf.experiment_names()]
-    _console.table("experiments", ("setting", "what it is"), rows, numbers_from=2)
+    console.table("experiments", ("setting", "what it is"), rows, numbers_from=2)
     torch = importlib.util.find_spec("torch") is not None
     rows = []
     for mode in MODES:
         also = ", ".join(alias for alias, name in ALIASES.items() if name == mode)
         missing = "" if torch or mode not in _NEEDS_TORCH else "needs pip install 'twinax[torch]'"
         rows.append((f"trainer.mode={mode}", also, missing))
-    _console.table("modes", ("setting", "also", ""), rows, numbers_from=3)
+    console.table("modes", ("setting", "also", ""), rows, numbers_from=3)
+    if others := COMMANDS.installed:
+        rows = [(f"twinax {name}", code) for name, code in others.items()]
+        console.table("commands of installed packages", ("command", "what it is"), rows, numbers_from=2)
     for name, group in reversed(experiment.groups.items()):
         rows = [
             (f"{name}={choice}", ", ".join(alias for alias, own in group.aliases.items() if own == choice))
             for choice in group.choices
         ]
-        _console.table(name, ("setting", "also"), rows, numbers_from=2)
+        console.table(name, ("setting", "also"), rows, numbers_from=2)
 
 
 def print_keys(experiment: Any) -> None:
@@ -62,7 +68,7 @@ def print_keys(experiment: Any) -> None:
     from twinax import conf
 
     rows = [(key, str(default), sentence) for _, key, default, sentence in conf.documentation(experiment)]
-    _console.table(f"keys of experiment={experiment.name}", ("key", "default", "what it is"), rows, numbers_from=3)
+    console.table(f"keys of experiment={experiment.name}", ("key", "default", "what it is"), rows, numbers_from=3)
 
 
 def print_runs(root: Path) -> None:
@@ -75,9 +81,18 @@ def print_runs(root: Path) -> None:
             summary = RunDirectory(path).read_summary()
         except TwinaxError:
             summary = {"status": "unreadable"}
-        names = ("status", "mode", "steps", "loss", "total_variation")
-        rows.append((path, *(summary.get(name) for name in names)))
+        names = ("status", "mode", "steps", "loss")
+        rows.append((path, *(summary.get(name) for name in names), _result(summary)))
     if rows:
-        _console.table(f"runs in ./{root}", ("run", "status", "mode", "steps", "loss", "total variation"), rows, 3)
+        console.table(f"runs in ./{root}", ("run", "status", "mode", "steps", "loss", "result"), rows, 3)
     else:
         print(f"no runs in ./{root} yet: twinax train env=grid trainer.steps=1000")
+
+
+def _result(summary: Mapping[str, Any]) -> str | None:
+    """What its family finds most telling of a run."""
+    from twinax.runs.glossary import GENERAL, tiles, title, titles_of
+
+    with titles_of([summary]):
+        names = [name for name in tiles() if name not in GENERAL and summary.get(name) is not None]
+        return f"{title(names[0]).lower()} {console.show(summary[names[0]])}" if names else None

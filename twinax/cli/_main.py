@@ -8,15 +8,13 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Sequence
-from types import ModuleType
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
-from twinax import __version__
+from twinax import __version__, commands
 from twinax.cli import (
     _cache,
     _compare,
-    _data,
     _demo,
     _doctor,
     _eval,
@@ -34,7 +32,7 @@ from twinax.cli import (
 from twinax.cli._errors import STOPPED, describe, known_errors
 from twinax.errors import TwinaxError, UnknownName
 
-COMMANDS: dict[str, ModuleType] = {
+COMMANDS: dict[str, Any] = {
     "train": _train,
     "resume": _resume,
     "eval": _eval,
@@ -45,12 +43,12 @@ COMMANDS: dict[str, ModuleType] = {
     "report": _report,
     "launch": _launch,
     "sweep": _sweep,
-    "data": _data,
     "list": _list,
     "doctor": _doctor,
     "demo": _demo,
+    **commands.COMMANDS,
 }
-HIDDEN: dict[str, ModuleType] = {"_measure": _measure}
+HIDDEN: dict[str, Any] = {"_measure": _measure}
 
 EXAMPLES = """\
 examples:
@@ -71,8 +69,8 @@ class Parser(ArgumentParser):
         raise TwinaxError(f"{message}; see `{self.prog} --help`")
 
 
-def parser() -> ArgumentParser:
-    """The whole command line."""
+def parser(others: Mapping[str, Any] | None = None) -> ArgumentParser:
+    """The whole command line, with `others` of installed packages."""
     top = Parser(
         prog="twinax",
         description="One definition of a learning problem, on PyTorch and on JAX, with proof that they agree.",
@@ -80,21 +78,26 @@ def parser() -> ArgumentParser:
         formatter_class=RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"twinax {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for name, module in {**COMMANDS, **HIDDEN}.items():
-        shown = {"help": module.HELP} if name in COMMANDS else {}
-        one = commands.add_parser(
-            name, description=module.__doc__, formatter_class=RawDescriptionHelpFormatter, **shown
+    parsers = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, command in {**COMMANDS, **HIDDEN, **(others or {})}.items():
+        shown = {"help": command.HELP} if name in COMMANDS else {}
+        one = parsers.add_parser(
+            name, description=command.__doc__, formatter_class=RawDescriptionHelpFormatter, **shown
         )
-        module.add_arguments(one)
+        command.add_arguments(one)
+        one.set_defaults(called=command)
     return top
 
 
 def parse(argv: Sequence[str]) -> Namespace:
     """The command and its arguments; settings may stand before, between and after options."""
+    others = {}
     if argv and not argv[0].startswith("-") and argv[0] not in {**COMMANDS, **HIDDEN}:
-        raise UnknownName("command", argv[0], COMMANDS)
-    found, rest = parser().parse_known_args(argv)
+        # Looked for only now: to ask what is installed takes longer than help may.
+        if argv[0] not in (installed := commands.COMMANDS.installed):
+            raise UnknownName("command", argv[0], [*COMMANDS, *installed])
+        others[argv[0]] = commands.find_command(argv[0])
+    found, rest = parser(others).parse_known_args(argv)
     for word in rest:
         if word.startswith("-") or not hasattr(found, "overrides"):
             raise TwinaxError(f"unexpected argument '{word}'; see `twinax {found.command or ''} --help`")
@@ -138,4 +141,4 @@ def run(words: Sequence[str]) -> int:
     # Code of one's own is named as package.module:Name; last, so that it hides nothing that is installed.
     if (here := os.getcwd()) not in sys.path:
         sys.path.append(here)
-    return {**COMMANDS, **HIDDEN}[found.command].run(found)
+    return found.called.run(found)

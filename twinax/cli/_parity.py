@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser, Namespace
 
-from twinax.cli import _console, _progress, _settings
+from twinax import console
+from twinax.cli import _progress, _settings
 
 HELP = "check that engines agree; exit 1 and the likely cause if not"
 
@@ -26,7 +27,7 @@ def run(found: Namespace) -> int:
         )
     path = _settings.choose_directory(config, "parity") / "parity.json"
     _settings.write_json(path, json.loads(report.to_json()))
-    _console.facts({"problem": _settings.sentence(config)})
-    _console.console().print(report.table())
-    _console.facts({"written": path})
+    console.facts({"problem": _settings.sentence(config)})
+    console.console().print(report.table())
+    console.facts({"written": path})
     return 0 if report.ok else 1

@@ -8,19 +8,16 @@ ignored. Keys may also come from a pipe: printf 'ddssq' | twinax play world=clea
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import Any
 
-from twinax.cli import _board, _console, _keyboard, _settings
+from twinax import console
+from twinax.cli import _board, _keyboard, _settings
 from twinax.errors import TwinaxError
 
 HELP = "walk an agent through a world by keyboard"
-
-_EXPERIMENT = "treasurehunt"
-"""Whose worlds are played when nothing else is said."""
 
 
 class _Quit(Exception):
@@ -43,7 +40,9 @@ def words(found: Namespace) -> tuple[str | None, list[str]]:
     if len(runs) > 1:
         raise TwinaxError(f"unexpected argument '{runs[1]}'; one run is played at a time")
     if not runs and not any(word.startswith("experiment=") for word in settings):
-        settings.insert(0, f"experiment={_EXPERIMENT}")
+        from twinax import conf
+
+        settings.insert(0, f"experiment={conf.PLAYED}")
     return runs[0] if runs else None, settings
 
 
@@ -57,7 +56,7 @@ def run(found: Namespace) -> int:
     else:
         world, epoch = _trained(directory, overrides, seed, found.trust)
     _check_agent(found.agent, world)
-    _console.console()  # what draws is imported before the terminal is changed
+    console.console()  # what draws is imported before the terminal is changed
     with _keyboard.keys() as read:
         game = Game(world, found.agent, read)
         try:
@@ -65,7 +64,7 @@ def run(found: Namespace) -> int:
         except _Quit:
             pass
     game.draw()
-    _console.facts({"score": f"{game.scores[found.agent]:g}", "turns": game.turn, "seed": seed})
+    console.facts({"score": f"{game.scores[found.agent]:g}", "turns": game.turn, "seed": seed})
     return 0
 
 
@@ -103,17 +102,17 @@ class Game:
         """Turn, map, scores and keys."""
         from rich.text import Text
 
-        console, world = _console.console(), self.world
+        out, world = console.console(), self.world
         if self.live:
-            console.clear()
-        console.print(Text(f"turn {self.turn} of {world.turns}   score {self.scores[self.agent]:g}", "bold"))
-        console.print(_board.board(world, self.state, self.agent), end="")
+            out.clear()
+        out.print(Text(f"turn {self.turn} of {world.turns}   score {self.scores[self.agent]:g}", "bold"))
+        out.print(_board.board(world, self.state, self.agent), end="")
         others = [f"{k}: {score:g}" for k, score in enumerate(self.scores) if k != self.agent]
         if others:
-            console.print(Text(f"scores of the others   {'   '.join(others)}"))
-        console.print(_board.legend(world))
+            out.print(Text(f"scores of the others   {'   '.join(others)}"))
+        out.print(_board.legend(world))
         named = {key: world.actions[action] for key, action in self.actions.items() if len(key) == 1}
-        console.print(Text("   ".join(f"{key} {name}" for key, name in named.items()) + "   q quit", "dim"))
+        out.print(Text("   ".join(f"{key} {name}" for key, name in named.items()) + "   q quit", "dim"))
 
 
 Epoch = Callable[..., Any]
@@ -129,42 +128,15 @@ def _trained(directory: str, overrides: list[str], seed: int, trust: bool) -> tu
 
 def _scripted(overrides: list[str], agent: int, seed: int) -> tuple[Any, Epoch]:
     """The world of a configuration, and an epoch with players that do not learn."""
-    import functools
-
-    import numpy as np
-
-    from twinax import conf, noise
-    from twinax.conf import at_least, make_options
-    from twinax.iqn import Players, play
+    from twinax import conf
 
     config = conf.compose(overrides)
-    if not hasattr(config, "world"):
-        raise _no_world(f"experiment={config.experiment}")
-    world, wanted = make_options(config.world), config.players
-    at_least(0, players__random=wanted.random, players__seeker=wanted.seeker)
-    _check_agent(agent, world)
-    others = world.num_agents - 1
-    if wanted.random + wanted.seeker > others:
+    play = conf.find_experiment(config.experiment).play
+    if play is None:
         raise TwinaxError(
-            f"{wanted.random + wanted.seeker} players are wanted, but beside you there are {others} agents; "
-            "make world.num_agents larger"
+            f"experiment={config.experiment} has no world to walk in; play one of experiment={conf.PLAYED}"
         )
-    rules = ["seeker"] * wanted.seeker + ["random"] * (others - wanted.seeker)
-    rules.insert(agent, "random")  # a seat that is never asked
-    seats = [Players(1, rule) for rule in rules]
-
-    def choose(k: int, window: Any, turn: Any) -> Any:
-        return seats[k].choose(world, window[:, -1], turn["player"][k])
-
-    turns = {**world.turn_draws(1), "player": noise.Draw((world.num_agents, 1))}
-    turns = {key: dataclasses.replace(draw, shape=(world.turns, *draw.shape)) for key, draw in turns.items()}
-    reset = noise.numpy_draws(world.reset_draws(1), seed, 0, stream=1)
-    history = [np.zeros((1, 0, world.view_cells), np.uint8)] * world.num_agents
-    return world, functools.partial(play, world, choose, history, reset, noise.numpy_draws(turns, seed, 0))
-
-
-def _no_world(what: str) -> TwinaxError:
-    return TwinaxError(f"{what} has no world to walk in; play one of experiment={_EXPERIMENT}")
+    return play(config, agent, seed)
 
 
 def _check_agent(agent: int, world: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from twinax.cli import _console
+from twinax import console
 
 HELP = "make report.html of one run, or comparison.html of several"
 _PLACES = (
@@ -24,5 +24,5 @@ def run(found: Namespace) -> int:
 
     directories = [Path(name) for name in found.runs]
     path = runs.write_report(directories, Path(found.out) if found.out else None)
-    _console.facts({"written": path})
+    console.facts({"written": path})
     return 0

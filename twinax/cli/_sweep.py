@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinax.cli import _console, _settings
+from twinax import console
+from twinax.cli import _settings
 from twinax.errors import TwinaxError, UnknownName
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def run(found: Namespace) -> int:
         print_state(home, tasks)
         return 0
     left = [task for task in tasks if task.status() != "finished"]
-    _console.facts({"sweep": home, "tasks": f"{len(tasks)}, {len(left)} to do, on {found.on}"})
+    console.facts({"sweep": home, "tasks": f"{len(tasks)}, {len(left)} to do, on {found.on}"})
     errors = 0
     for number, (task, error) in enumerate(PLACES[found.on](left, wanted) if left else (), 1):
         errors += bool(error)
@@ -143,14 +144,14 @@ def print_state(home: Path, tasks: Sequence[Task]) -> None:
     groups = sweeps.group(tasks)
     keys = [name for name in sweeps.varied(tasks) if name != "seed"]
     names = list(dict.fromkeys(name for one in groups for name in one.results))[:_SHOWN]
-    _console.table(
+    console.table(
         "means over seeds of the runs that ended, with half of the 95 % confidence interval",
         (*keys, "runs", "seeds", *names),
         [(*one.setting, one.tasks, one.seeds, *(show(one.results.get(name)) for name in names)) for one in groups],
         numbers_from=len(keys),
     )
     runs = " ".join(str(task.run) for task in tasks if task.summary())
-    _console.facts(
+    console.facts(
         {
             "status": ", ".join(f"{number} {status}" for status, number in counts.items()),
             "written": sweeps.write_table(home, tasks),
@@ -164,4 +165,4 @@ def show(result: tuple[float, float] | None) -> str:
     if result is None:
         return "-"
     mean, half = result
-    return _console.show(mean) if half != half else f"{_console.show(mean)} ± {half:.2g}"
+    return console.show(mean) if half != half else f"{console.show(mean)} ± {half:.2g}"

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinax.cli import _console, _settings
+from twinax import console
+from twinax.cli import _settings
 
 if TYPE_CHECKING:
     from twinax.parts import Unit
@@ -70,7 +71,7 @@ def print_start(config: Any, directory: Path, unit: Unit, facts: Mapping[str, An
 
     mode, seeds = config.trainer.mode, f", {config.seeds} seeds" if config.seeds > 1 else ""
     numbers = {name: f"{value:,}" for name, value in (facts or {}).items()}
-    _console.facts(
+    console.facts(
         {
             "problem": _settings.sentence(config),
             "mode": f"{mode}, {config.trainer.dtype}, {unit.told(config.trainer.steps)}, seed {config.seed}{seeds}",
@@ -87,7 +88,7 @@ def print_end(summary: dict[str, Any], directory: Path) -> None:
     from twinax.parts import Unit
     from twinax.runs.summary import NO_RESULTS
 
-    rows = _console.metric_rows(summary, (*NO_RESULTS, *summary["counts"]))
+    rows = console.metric_rows(summary, (*NO_RESULTS, *summary["counts"]))
     unit = Unit(**summary["unit"])
-    _console.table(f"after {unit.told(summary['steps'])}", ("metric", "value"), rows)
-    _console.facts({"run": directory, "next": f"twinax report {directory}"})
+    console.table(f"after {unit.told(summary['steps'])}", ("metric", "value"), rows)
+    console.facts({"run": directory, "next": f"twinax report {directory}"})

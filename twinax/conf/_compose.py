@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from twinax.conf import _aliases, _keys
-from twinax.conf._registry import Experiment, Preset, find_experiment
+from twinax.conf._registry import DEFAULT, Experiment, Preset, find_experiment
 from twinax.conf._sections import check
 from twinax.errors import TwinaxError
 from twinax.registry import is_code
@@ -70,7 +70,7 @@ def restore(
         _refuse_size(key, value, source)
     if not trust and (named := origin.named_code(stored)):
         raise origin.untrusted(source, named, "nothing shows who wrote it")
-    experiment = find_experiment(str(stored.get("experiment", "gflownet")))
+    experiment = find_experiment(str(stored.get("experiment", DEFAULT)))
     choices, values = _sort_overrides(overrides, experiment)
     if choices:
         name, choice = next(iter(choices.items()))
@@ -104,7 +104,7 @@ def split_commas(overrides: Sequence[str]) -> list[list[str]]:
 def _choose_experiment(overrides: Sequence[str]) -> tuple[Experiment, list[str]]:
     chosen = [text.partition("=")[2] for text in overrides if text.startswith("experiment=")]
     rest = [text for text in overrides if not text.startswith("experiment=")]
-    return find_experiment(chosen[-1] if chosen else "gflownet"), rest
+    return find_experiment(chosen[-1] if chosen else DEFAULT), rest
 
 
 def _named_code(overrides: Sequence[str], experiment: Experiment) -> dict[str, str]:

@@ -16,6 +16,9 @@ from typing import Any
 from twinax.errors import TwinaxError, UnknownName
 from twinax.registry import Registry, is_code
 
+DEFAULT, PLAYED = "gflownet", "treasurehunt"
+"""The experiment when none is named, and whose worlds people walk in then."""
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -81,6 +84,9 @@ class Experiment:
     train: Callable[[Any], Callable[..., Any] | None] = lambda config: None
     """From the root dataclass to a way of training other than by an engine, if it asks for one:
     `(problem, steps, seed, run_dir, config, progress, sinks) -> Run`."""
+    play: Callable[[Any, int, int], tuple[Any, Callable[..., Any]]] | None = None
+    """(root dataclass, a person's agent, seed) -> (world, epoch): a world to walk in without a trained run; see
+    `twinax.parts.Use.play`."""
     key_aliases: Mapping[str, str | Callable[[str], list[str]]] = field(default_factory=dict)
     """Older key to the present key, or to a function from the value to whole overrides."""
     hints: Mapping[str, str] = field(default_factory=dict)

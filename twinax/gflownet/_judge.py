@@ -16,7 +16,7 @@ from twinax.gflownet._policy import Networks, backward_log_probs
 from twinax.gflownet._scores import score
 from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout, rollout_draws
 from twinax.noise import Draw
-from twinax.parts import Title
+from twinax.parts import Picture, Title
 from twinax.problem import Metrics, State
 
 if TYPE_CHECKING:
@@ -26,16 +26,18 @@ TILE = 16_384
 """States that an exact evaluation looks at in one piece."""
 
 TITLES = {
-    "total_variation": Title("Total variation", "Half the L1 distance to the target, exact; 0 is perfect."),
-    "log_z_error": Title("log Z error", "Learned log Z minus the true one; 0 is perfect."),
+    "total_variation": Title("Total variation", "Half the L1 distance to the target, exact; 0 is perfect.", tile=True),
+    "log_z_error": Title("log Z error", "Learned log Z minus the true one; 0 is perfect.", tile=True),
     "kl": Title("KL divergence", "Of the target from the learned distribution, exact; 0 is perfect."),
     "jsd": Title("Jensen-Shannon divergence", "Between learned and target distribution, exact; 0 is perfect."),
     "log_z": Title("log Z", "The learned logarithm of the partition function."),
     "elbo": Title("ELBO", "Lower bound of log Z from forward trajectories."),
     "eubo": Title("EUBO", "Upper bound of log Z from backward trajectories."),
-    "modes_found": Title("Modes found", "Different modes that were ever sampled."),
+    "modes_found": Title("Modes found", "Different modes that were ever sampled.", tile=True),
     "top_k_reward": Title("Top-k reward", "Mean reward of the best distinct objects in the store."),
-    "reward_correlation": Title("Reward correlation", "Between log-probability and log-reward; 1 is perfect."),
+    "reward_correlation": Title(
+        "Reward correlation", "Between log-probability and log-reward; 1 is perfect.", tile=True
+    ),
     "sampled_total_variation": Title(
         "Sampled total variation", "From recent samples; sampling alone keeps it above 0."
     ),
@@ -43,6 +45,9 @@ TITLES = {
     "log_reward": Title("log reward", "Mean over the batch."),
 }
 """What reports call its numbers."""
+LABELS = {"target": "Target", "learned": "Learned", "sampled": "Sampled"}
+PICTURES = {"": Picture("Target and learned", labels=LABELS, difference=("learned", "target"))}
+"""How reports draw its distributions."""
 
 
 @dataclass(frozen=True, eq=False)

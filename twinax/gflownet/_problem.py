@@ -17,7 +17,7 @@ from twinax.errors import TwinaxError
 from twinax.gflownet import objectives
 from twinax.gflownet._conditions import check_conditions, sound_states
 from twinax.gflownet._exploration import Exploration, scheduled
-from twinax.gflownet._judge import TITLES, Judging
+from twinax.gflownet._judge import PICTURES, TITLES, Judging
 from twinax.gflownet._metrics import MetricOptions, Samples
 from twinax.gflownet._policy import Networks, PolicyOptions, init_networks
 from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
@@ -144,7 +144,8 @@ class GFlowNet(Problem):
     @property
     def judge(self) -> Judge:
         judging = Judging(self)
-        return Judge(judging.draws, judging.tables, judging.measure, judging.summarise, titles=TITLES)
+        functions = judging.draws, judging.tables, judging.measure, judging.summarise
+        return Judge(*functions, titles=TITLES, pictures=PICTURES)
 
     @property
     def prove(self) -> Prove:

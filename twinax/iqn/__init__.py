@@ -6,6 +6,7 @@ from twinax.iqn._network import Categorical, FixedQuantiles, QuantileNetwork
 from twinax.iqn._players import Players
 from twinax.iqn._problem import Agents, Lesson, problem
 from twinax.iqn._replay import Batch, Replay, ReplayOptions, sample
+from twinax.iqn._scripted import scripted_epoch
 
 __all__ = [
     "Agents",
@@ -22,4 +23,5 @@ __all__ = [
     "play",
     "problem",
     "sample",
+    "scripted_epoch",
 ]

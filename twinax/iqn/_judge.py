@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TITLES = {
     "score": Title("Score", "Reward of all agents in an epoch of training."),
-    "score_greedy": Title("Score, greedy", "Reward of all agents in an epoch without exploration."),
+    "score_greedy": Title("Score, greedy", "Reward of all agents in an epoch without exploration.", tile=True),
     "score_epsilon": Title("Score with some exploration", "The same with a small probability of random actions."),
     "score_random": Title("Score, random", "Reward of all agents in an epoch of random actions: the measure to beat."),
     "value": Title("Value", "Mean return that the networks expect, over the batch."),

@@ -17,8 +17,6 @@ from twinax.offline._goals import (
 )
 from twinax.offline._hdf5 import read_minari
 from twinax.offline._normaliser import NORMALISERS, Normaliser
-from twinax.offline._objects import JaxAgent, TorchAgent, jax_agent
-from twinax.offline._pretrained import load_pretrained
 from twinax.offline._problem import Offline, problem
 from twinax.offline._readers import (
     find_format,
@@ -44,14 +42,12 @@ __all__ = [
     "GoalMixture",
     "GoalOptions",
     "GymnasiumTask",
-    "JaxAgent",
     "MazeTask",
     "Nets",
     "Normaliser",
     "Offline",
     "Sizes",
     "Task",
-    "TorchAgent",
     "agent",
     "batch_draws",
     "batch_of_rows",
@@ -64,9 +60,7 @@ __all__ = [
     "goal_draws",
     "goal_preset",
     "goal_rows",
-    "jax_agent",
     "label_maze",
-    "load_pretrained",
     "make_encoder",
     "problem",
     "random_crop",

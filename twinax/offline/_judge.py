@@ -13,8 +13,8 @@ from twinax import ops
 from twinax.errors import TwinaxError
 from twinax.networks import frozen
 from twinax.noise import Draw, below
-from twinax.offline._learning import Lesson
 from twinax.offline._tasks import judged
+from twinax.offline.learning import Lesson
 from twinax.parts import Title
 from twinax.problem import Metrics, State
 from twinax.tree import named_leaves
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from twinax.offline._problem import Offline
 
 TITLES = {
-    "success": Title("Success", "Share of episodes that reach the goal."),
+    "success": Title("Success", "Share of episodes that reach the goal.", tile=True),
     "return": Title("Return", "Sum of an episode's rewards."),
 }
 """What reports call its numbers."""

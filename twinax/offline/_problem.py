@@ -19,12 +19,11 @@ from twinax.offline._agent import PHASES, Agent
 from twinax.offline._dataset import Dataset
 from twinax.offline._goals import GoalOptions, goal_preset
 from twinax.offline._judge import TITLES, Judging
-from twinax.offline._learning import Lesson, first_state, learned, total_loss
 from twinax.offline._phases import Phases
-from twinax.offline._pretrained import statistics_of
 from twinax.offline._sampling import BatchOptions, batch_of_rows
 from twinax.offline._tasks import Task
 from twinax.offline._use import Using
+from twinax.offline.learning import Lesson, first_state, learned, statistics_of, total_loss
 from twinax.optimizer import Optimizer
 from twinax.parts import Compile, Judge, Present, Prove, Unit, Use
 from twinax.problem import Inputs, Metrics, Problem, State, Terms
@@ -189,6 +188,7 @@ class Offline(Phases, Problem):
             judging.summarise,
             best=("success", "return"),
             titles=TITLES,
+            pictures={} if self.task is None else self.task.drawn(),
             own_seeds="" if self.task is None else self.task.own_seeds,
         )
 

@@ -22,6 +22,7 @@ from twinax.interval import half_width
 from twinax.noise import Draw
 from twinax.offline._dataset import OUTSIDE, Dataset
 from twinax.offline._notes import say
+from twinax.parts import Picture
 from twinax.problem import Metrics
 
 SHOWN = 24
@@ -67,6 +68,10 @@ class Task:
 
     def pictures(self, episodes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Arrays of a report's pictures, from what `rollout` gave and from `values` at the places."""
+        return {}
+
+    def drawn(self) -> dict[str, Picture]:
+        """How they are drawn."""
         return {}
 
 
@@ -124,7 +129,7 @@ class MazeTask(Task):
         (_, total, length, over), path = ops.scan(move, (state, nothing, nothing, nothing), time)
         return {"returns": total, "lengths": length, "successes": over, "start": state.position, "path": path}
 
-    # Pictures; `twinax.runs.mazes` paints them
+    # Pictures
 
     @cached_property
     def _fine(self) -> tuple[np.ndarray, np.ndarray]:
@@ -155,6 +160,15 @@ class MazeTask(Task):
             found["maze/values"] = np.full(free.shape, np.nan, np.float32)
             found["maze/values"][free] = episodes["values"]
         return found
+
+    def drawn(self) -> dict[str, Picture]:
+        number = min(self.episodes, SHOWN)
+        labels = {"values": "Value", "reached": "reached the goal", "missed": "did not"}
+        captions = {
+            "paths": f"paths of {number} evaluated episodes from their starts (dots) towards the goal (ring)",
+            "values": "right, the value that the agent gives each place",
+        }
+        return {"maze": Picture("Maze", "paths", labels, captions)}
 
 
 @checked

@@ -22,12 +22,16 @@ SHOWN = 150
 """Steps that are recorded for hooks in an evaluation."""
 
 TITLES = {
-    "episode_return": Title("Return", "Mean over evaluated episodes of the policy's likeliest actions."),
+    "episode_return": Title("Return", "Mean over evaluated episodes of the policy's likeliest actions.", tile=True),
     "train_return": Title("Return while learning", "Mean over the episodes that ended last, exploration included."),
     "episode_length": Title("Episode length", "Mean number of steps in evaluated episodes."),
-    "episode_survived": Title("Survived", "Share of evaluated episodes in which time ran out before they ended."),
+    "episode_survived": Title(
+        "Survived", "Share of evaluated episodes in which time ran out before they ended.", tile=True
+    ),
     "episode_return_ci": Title("Return, 95 % interval", "Half of its width, over evaluated episodes."),
-    "gait_distance": Title("Distance of the gait", "Of the robot's steps from the reference, in its deviations."),
+    "gait_distance": Title(
+        "Distance of the gait", "Of the robot's steps from the reference, in its deviations.", tile=True
+    ),
     "style_reward": Title("Reward for style", "Mean over steps; 1 for what the discriminator takes for the reference."),
     "style_accuracy": Title("Discriminator's accuracy", "Share of steps that it tells right; 0.5 is none."),
     "approx_kl": Title("Divergence", "Estimated KL of the policy before an update from that after it."),

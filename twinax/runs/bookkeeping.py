@@ -233,7 +233,7 @@ class Bookkeeping:
         facts = {name: number * self.done for name, number in present.columns.items()}
         facts |= {"parameters": self._parameters, "problem": present.describe()}
         facts |= {"unit": {"name": present.unit.name, "per_step": present.unit.per_step}, "counts": present.columns}
-        facts["titles"] = {name: [one.title, one.meaning] for name, one in self.problem.judge.titles.items()}
+        facts["titles"] = {name: [one.title, one.meaning, one.tile] for name, one in self.problem.judge.titles.items()}
         facts = {**best(self.logger.rows, self.problem.judge.best), **facts}
         if self._tables:
             facts["tables"] = self._tables

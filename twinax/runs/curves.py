@@ -57,8 +57,8 @@ class RunRecord:
     """metrics.jsonl."""
     config: str
     """config.yaml as text; empty when the run has none."""
-    pictures: dict[str, np.ndarray]
-    """Arrays of the last evaluation."""
+    pictures: list[pictures.Shown]
+    """Of the last evaluation."""
     picture_step: int
     """The step of that evaluation."""
     films: list[Film]
@@ -148,6 +148,7 @@ def _read(path: Path, name: str) -> RunRecord:
     directory, notes = RunDirectory(path), list[str]()
     directory.refuse_links()
     config = directory.config_text()
-    images, step = pictures.load(directory.pictures_path)
+    arrays, told, step = pictures.load(directory.pictures_path)
     summary, rows = directory.read_summary(), directory.read_metrics(notes.append)
-    return RunRecord(name, path, summary, rows, config, images, step, films.newest(directory.films), notes)
+    shown = pictures.grouped(arrays, told)
+    return RunRecord(name, path, summary, rows, config, shown, step, films.newest(directory.films), notes)

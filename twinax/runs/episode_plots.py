@@ -1,4 +1,4 @@
-"""Figures of one episode: what its reward is made of, and how a robot walks."""
+"""Figures of one episode: what its reward is made of, and what its world tracks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Painting = tuple[Callable[[Any], None], tuple[float, float]]
 
 
 def paintings(episode: Episode) -> dict[str, Painting]:
-    """By name; a gait only where feet touch the floor."""
+    """By name; tracks only where the world has some."""
     found: dict[str, Painting] = {"reward": (lambda figure: paint_reward(figure, episode), (8.0, 3.2))}
-    panels = len(episode.view.tracks) + bool(episode.view.contacts)
+    panels = len(episode.view.tracks) + len(episode.view.bars)
     if panels:
-        found["gait"] = (lambda figure: paint_gait(figure, episode), (8.0, 0.6 + 1.25 * panels))
+        found["tracks"] = (lambda figure: paint_tracks(figure, episode), (8.0, 0.6 + 1.25 * panels))
     return found
 
 
@@ -53,15 +53,15 @@ def paint_reward(figure: Any, episode: Episode) -> None:
     figure.legend(loc="outside right center", fontsize=8, frameon=False, title="term, mean", title_fontsize=8)
 
 
-def paint_gait(figure: Any, episode: Episode) -> None:
-    """Feet on the floor as bars over time, and below what the world tracks, on one axis of time."""
+def paint_tracks(figure: Any, episode: Episode) -> None:
+    """What holds at some times as bars, and below the numbers that the world tracks, on one axis of time."""
     view, times = episode.view, episode.times
-    feet = bool(view.contacts)
-    ratios = [0.45 * len(view.contacts)] * feet + [1.0] * len(view.tracks)
+    ratios = [0.45 * len(rows) for rows in view.bars.values()] + [1.0] * len(view.tracks)
     panels = figure.subplots(len(ratios), 1, sharex=True, squeeze=False, height_ratios=ratios)[:, 0]
-    if feet:
-        _paint_contacts(panels[0], view.contacts, times)
-    for axes, (title, lines) in zip(panels[feet:], view.tracks.items(), strict=True):
+    for axes, (title, rows) in zip(panels, view.bars.items(), strict=False):
+        _paint_bars(axes, rows, times)
+        axes.set_title(title[0].upper() + title[1:], loc="left", fontsize=9)
+    for axes, (title, lines) in zip(panels[len(view.bars) :], view.tracks.items(), strict=True):
         for k, (name, values) in enumerate(lines.items()):
             style = {"linewidth": 1.3} if k == 0 else {"linewidth": 1.2, "linestyle": (0, (4, 2))}
             axes.plot(times, values, color=COLOURS[(0, 1)[min(k, 1)]], label=name, **style)
@@ -81,15 +81,14 @@ def _widen(axes: Any, values: np.ndarray) -> None:
         axes.set_ylim(middle - 0.55 * least, middle + 0.55 * least)
 
 
-def _paint_contacts(axes: Any, contacts: dict[str, np.ndarray], times: np.ndarray) -> None:
+def _paint_bars(axes: Any, rows: dict[str, np.ndarray], times: np.ndarray) -> None:
     step = times[0]
-    for row, (name, touches) in enumerate(contacts.items()):
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], touches.astype(int), [0]])))
+    for row, holds in enumerate(rows.values()):
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], holds.astype(int), [0]])))
         bars = [(times[a] - step, (b - a) * step) for a, b in zip(edges[::2], edges[1::2], strict=True)]
-        axes.broken_barh(bars, (len(contacts) - row - 0.85, 0.7), color=COLOURS[1 if "left" in name else 0], alpha=0.85)
-    axes.set_yticks([len(contacts) - row - 0.5 for row in range(len(contacts))], list(contacts))
-    axes.set_ylim(0, len(contacts))
-    axes.set_title("Feet on the floor", loc="left", fontsize=9)
+        axes.broken_barh(bars, (len(rows) - row - 0.85, 0.7), color=COLOURS[(row + 1) % 2], alpha=0.85)
+    axes.set_yticks([len(rows) - row - 0.5 for row in range(len(rows))], list(rows))
+    axes.set_ylim(0, len(rows))
     axes.tick_params(axis="y", length=0)
 
 

@@ -1,4 +1,4 @@
-"""What is left of a filmed episode: a film, a strip of its frames, and figures of its reward and of a gait."""
+"""What is left of a filmed episode: a film, a strip of its frames, figures of its reward and of what is tracked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twinax.problem import Problem, State
 from twinax.runs import episode_plots, files, films, plots
 from twinax.runs.directory import RunDirectory
 
-FIGURES = ("frames", "reward", "gait")
+FIGURES = ("frames", "reward", "tracks")
 NAMES = ("episode", "eval-episode")
 """Of the episode at the end of a run, and of one that was asked for."""
 COLUMNS, ROWS = 4, 2

@@ -13,9 +13,9 @@ from typing import Any
 from twinax.parts import Title
 
 GENERAL = {
-    "loss": Title("Loss", "Training loss: each logged value faintly, the running mean on top."),
+    "loss": Title("Loss", "Training loss: each logged value faintly, the running mean on top.", tile=True),
     "grad_norm": Title("Gradient norm", "Global norm before clipping."),
-    "steps_per_second": Title("Steps per second", "After compilation."),
+    "steps_per_second": Title("Steps per second", "After compilation.", tile=True),
     "env_steps": Title("Environment steps"),
     "trajectories": Title("Trajectories"),
     "compile_seconds": Title("Compilation, seconds"),
@@ -37,8 +37,8 @@ def titles_of(summaries: Iterable[Mapping[str, Any]]) -> Iterator[None]:
     for summary in summaries:
         told = summary.get("titles")
         for name, texts in told.items() if isinstance(told, Mapping) else ():
-            if isinstance(texts, list) and len(texts) == 2 and all(isinstance(text, str) for text in texts):
-                own.setdefault(name, Title(*(text[:_LONGEST] for text in texts)))
+            if isinstance(texts, list) and [type(one) for one in texts] == [str, str, bool]:
+                own.setdefault(name, Title(texts[0][:_LONGEST], texts[1][:_LONGEST], texts[2]))
     token = _OWN.set(own)
     try:
         yield
@@ -68,6 +68,13 @@ def rank(name: str) -> int:
     """Place in a report: the loss, what the families name in their order, what every run has, then the others."""
     order = list(_known())
     return order.index(name) if name in order else len(order)
+
+
+def tiles() -> list[str]:
+    """What stands at the top of a report: what the families find most telling, then what every run has."""
+    known = _known()
+    order = [*(name for name in known if name not in GENERAL), *GENERAL]
+    return [name for name in order if known[name].tile]
 
 
 def _known() -> dict[str, Title]:

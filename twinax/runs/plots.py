@@ -10,13 +10,13 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from twinax.errors import require
 from twinax.runs import files
-from twinax.runs.curves import LARGEST, RunRecord, Series, common_unit
+from twinax.runs.curves import RunRecord, Series, common_unit
 from twinax.runs.glossary import title
 
 COLOURS = ("#3b82f6", "#f97316", "#10b981", "#a855f7", "#ef4444", "#ca9a04", "#06b6d4", "#ec4899")
@@ -32,7 +32,6 @@ _STACKED = (
     {"linewidth": 1.4, "linestyle": (0, (1, 2)), "alpha": 1.0},
 )
 _MOST_POINTS = 800
-_MOST_MAPS = 8
 BAND = "95 % confidence interval of the mean (Student's t)"
 """What the band around the line of several seeds is."""
 _STYLE: dict[Any, Any] = {
@@ -58,6 +57,16 @@ _STYLE: dict[Any, Any] = {
 
 SMALL, LARGE = (4.3, 2.6), (6.2, 3.1)
 """Inches of a curve: such that its text is about as large as the page's."""
+
+
+class Drawing(NamedTuple):
+    """A figure that is not drawn yet."""
+
+    paint: Callable[[Any], None]
+    size: tuple[float, float]
+    """Inches."""
+    said: str = ""
+    """What is seen, in words."""
 
 
 def draw(name: str, paint: Callable[[Any], None], size: tuple[float, float], plots: Path) -> str:
@@ -112,41 +121,6 @@ def curve(name: str, runs: Sequence[RunRecord], over: str = "steps") -> Callable
         _plain_numbers(axes, whole)
 
     return paint
-
-
-def heat_maps(images: Mapping[str, np.ndarray]) -> Callable[[Any], None] | None:
-    """How to paint target, learned and sampled side by side on one scale, and their difference."""
-    maps = {name: _flat(array) for name, array in images.items()}
-    order = [name for name in ("target", "learned", "sampled") if name in maps]
-    order += sorted(set(maps) - set(order))
-    maps = {name: maps[name] for name in order if maps[name].ndim == 2 and np.isfinite(maps[name]).any()}
-    maps = dict(list(maps.items())[:_MOST_MAPS])
-    if not maps:
-        return None
-    difference = maps["learned"] - maps["target"] if comparable(maps) else None
-
-    def paint(figure: Any) -> None:
-        panels = figure.subplots(1, len(maps) + (difference is not None), squeeze=False)[0]
-        top = max(float(np.nanmax(array)) for array in maps.values())
-        shown = None
-        for axes, (name, array) in zip(panels, maps.items(), strict=False):
-            shown = axes.imshow(array, origin="lower", cmap="viridis", vmin=0, vmax=top or 1, interpolation="none")
-            _frame(axes, title(name), array)
-        figure.colorbar(shown, ax=list(panels[: len(maps)]), shrink=0.75, pad=0.02)
-        if difference is not None:
-            reach = float(np.abs(np.nan_to_num(difference)).max()) or 1.0
-            shown = panels[-1].imshow(
-                difference, origin="lower", cmap="RdBu_r", vmin=-reach, vmax=reach, interpolation="none"
-            )
-            _frame(panels[-1], "Learned - target", difference)
-            figure.colorbar(shown, ax=panels[-1], shrink=0.75, pad=0.04)
-
-    return paint
-
-
-def picture_size(images: Mapping[str, np.ndarray]) -> tuple[float, float]:
-    """Inches for `heat_maps`."""
-    return 2.6 * (min(len(images), _MOST_MAPS) + comparable(images)) + 1.2, 2.7
 
 
 def _line(
@@ -231,32 +205,6 @@ def _plain_numbers(axes: Any, whole: bool) -> None:
         axes.yaxis.set_minor_formatter(NullFormatter())
     else:
         axes.yaxis.set_major_locator(MaxNLocator(5, integer=whole))
-
-
-def _frame(axes: Any, text: str, array: np.ndarray) -> None:
-    axes.set_title(text, loc="left", fontsize=10, parse_math=False)
-    axes.set_xticks([0, array.shape[1] - 1])
-    axes.set_yticks([0, array.shape[0] - 1] if array.shape[0] > 1 else [])
-    axes.tick_params(length=0, labelsize=8)
-    for side in axes.spines.values():
-        side.set_visible(False)
-
-
-def _flat(array: np.ndarray) -> np.ndarray:
-    """The mean over a leading seed axis; a single row for a vector. What cannot be drawn is not a number."""
-    if array.dtype.kind not in "fiub" or not array.size:
-        return np.zeros((0, 0))
-    array = np.array(array, dtype=float)
-    array[~(np.abs(array) <= LARGEST)] = np.nan
-    array = array.mean(axis=0) if array.ndim == 3 else array
-    return array[None] if array.ndim == 1 else array
-
-
-def comparable(images: Mapping[str, np.ndarray]) -> bool:
-    """Whether target and learned can be subtracted."""
-    both = [images[name] for name in ("target", "learned") if name in images]
-    shapes, kinds = {array.shape for array in both}, {array.dtype.kind for array in both}
-    return len(both) == 2 and len(shapes) == 1 and kinds <= set("fiu")
 
 
 def _inline(svg: str, name: str) -> str:

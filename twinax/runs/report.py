@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 
 from twinax.errors import TwinaxError, require
-from twinax.runs import episodes, files, mazes, plots, proofs, tables
+from twinax.runs import episodes, files, maps, paths, plots, proofs, tables
 from twinax.runs.curves import RunRecord, read_json, read_runs
 from twinax.runs.films import Film
-from twinax.runs.glossary import meaning, rank, title, titles_of
+from twinax.runs.glossary import meaning, rank, tiles, title, titles_of
 from twinax.runs.page import page, section
 
-_TILES = ("total_variation", "log_z_error", "reward_correlation", "modes_found", "success", "score_greedy")
-_TILES += ("episode_return", "episode_survived", "gait_distance", "loss", "steps_per_second")
-
+_KINDS = {"maps": maps.drawing, "paths": paths.drawing}
+"""How pictures are drawn, by what a family says that they are (`twinax.parts.Picture`)."""
 _LARGEST_FILM = 5 * 10**6
 """Bytes of a film that still goes into the page, which has to stay one file that opens at once."""
 
@@ -62,7 +61,6 @@ def write_report(
             section("Summary", tables.summary(runs, chips)),
             *(section(heading, body) for heading, body in tables.listed(runs).items()),
             _curves(runs, chips, figures),
-            _mazes(runs, figures),
             _pictures(runs, figures),
             _films(runs),
             _episodes(runs),
@@ -103,12 +101,12 @@ def _head(runs: Sequence[RunRecord]) -> str:
     text = f"<header><h1>{heading}</h1><p>{escape(facts)}</p></header>"
     if len(runs) > 1:
         return text
-    tiles = [
+    shown = [
         f'<div class="tile"><span>{escape(tables.titled(name, runs))}</span><b>{escape(_short(first[name]))}</b></div>'
-        for name in _TILES
+        for name in tiles()
         if first.get(name) is not None
     ]
-    return text + f'<div class="tiles">{"".join(tiles)}</div>'
+    return text + f'<div class="tiles">{"".join(shown)}</div>'
 
 
 def _curves(runs: Sequence[RunRecord], chips: Sequence[str], directory: Path) -> str:
@@ -139,30 +137,20 @@ def _figure(name: str, runs: Sequence[RunRecord], directory: Path, over: str = "
     return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _mazes(runs: Sequence[RunRecord], directory: Path) -> str:
-    parts = []
-    for run in runs:
-        paint = mazes.maze(run.pictures)
-        if paint is None:
-            continue
-        file = f"maze-{_file_name(run.name)}" if len(runs) > 1 else "maze"
-        drawn = plots.draw(file, paint, mazes.size(run.pictures), directory)
-        caption = f"{run.name}, step {run.picture_step:,}: {mazes.caption(run.pictures)}"
-        parts.append(f'<figure class="wide">{drawn}<figcaption>{escape(caption)}</figcaption></figure>')
-    return section("Maze", "".join(parts))
-
-
 def _pictures(runs: Sequence[RunRecord], directory: Path) -> str:
-    parts = []
+    parts: dict[str, str] = {}
     for run in runs:
-        paint = None if mazes.in_pictures(run.pictures) else plots.heat_maps(run.pictures)
-        if paint is None:
-            continue
-        file = f"pictures-{_file_name(run.name)}" if len(runs) > 1 else "pictures"
-        drawn = plots.draw(file, paint, plots.picture_size(run.pictures), directory)
-        caption = f"{run.name}, step {run.picture_step:,}{_distance(run)}"
-        parts.append(f'<figure class="wide">{drawn}<figcaption>{escape(caption)}</figcaption></figure>')
-    return section("Target and learned", "".join(parts))
+        for name, picture, arrays in run.pictures:
+            draw = _KINDS.get(picture.kind)
+            drawing = draw(arrays, picture) if draw is not None else None
+            if drawing is None:
+                continue
+            file = _file_name(name or "pictures") + (f"-{_file_name(run.name)}" if len(runs) > 1 else "")
+            drawn = plots.draw(file, drawing.paint, drawing.size, directory)
+            caption = f"{run.name}, step {run.picture_step:,}{': ' if drawing.said else ''}{drawing.said}"
+            figure = f'<figure class="wide">{drawn}<figcaption>{escape(caption)}</figcaption></figure>'
+            parts[picture.title] = parts.get(picture.title, "") + figure
+    return "".join(section(heading, body) for heading, body in parts.items())
 
 
 def _films(runs: Sequence[RunRecord]) -> str:
@@ -206,14 +194,6 @@ def _encoded(path: Path, root: Path, first: bytes, last: bytes) -> str:
     if not content.startswith(first) or not content.endswith(last):
         raise ValueError("it is not a whole picture")
     return b64encode(content).decode("ascii")
-
-
-def _distance(run: RunRecord) -> str:
-    target, learned = run.pictures.get("target"), run.pictures.get("learned")
-    if target is None or learned is None or not plots.comparable(run.pictures):
-        return ""
-    distances = 0.5 * np.abs(learned - target).reshape(*target.shape[:-2], -1).sum(axis=-1)
-    return f": half the L1 distance of these two pictures is {float(np.mean(distances)):.4g}"
 
 
 def _proofs(directories: Sequence[Path]) -> list[str]:

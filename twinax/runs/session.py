@@ -178,18 +178,20 @@ class Session:
             found = self.engine.evaluate()
             metrics = {name: value for name, value in found.items() if not name.startswith(films.PREFIX)}
             merge(row, metrics)
+            arrays, told = pictures.select(found), book.problem.judge.pictures
+            shown: dict[str, Any] = {"pictures": pictures.maps(arrays, told)}
         except Exception as error:  # a stranger's world, network or metric may raise anything
             raise endings.evaluation_failed(book, error, self._state or self._save(row)) from error
         book.metrics = metrics
-        shown: dict[str, Any] = {"pictures": pictures.select(found)}
         if book.directory is None:
             return shown
-        for kind, module, path in (
-            ("pictures", pictures, book.directory.pictures_path),
-            ("films", films, book.directory.films),
+        place, step = book.directory, book.done
+        for kind, save in (
+            ("pictures", lambda: pictures.save(place.pictures_path, arrays, step, told)),
+            ("films", lambda: films.save(place.films, films.select(found), step)),
         ):
             try:
-                written = module.save(path, module.select(found), book.done)
+                written = save()
                 shown |= {"films": written} if kind == "films" else {}
             except Exception as error:  # of Pillow or of a stranger's frames; the training is worth more
                 book.note(kind, f"no {kind}: {error}")

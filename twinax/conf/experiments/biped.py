@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from twinax.brax.habits import ALWAYS, DEFAULTS, WITHIN, combined, refuse_what_brax_cannot
 from twinax.conf._mirror import CHOSEN, make_options, mirror
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf.experiments.ppo import (
@@ -23,7 +24,6 @@ from twinax.envs.biped import Biped, Ranges, check_reference, motion_features, s
 from twinax.envs.biped.settings import STAND_REWARDS, TASKS, WALK_REWARDS
 from twinax.errors import TwinaxError
 from twinax.ppo import PPO, AmpOptions, Hooks, amp, problem
-from twinax.ppo.brax_habits import ALWAYS, DEFAULTS, WITHIN, combined, refuse_what_brax_cannot
 
 TaskSection = mirror(Biped, leave_out=["robot", "rewards", "ranges", "action_scales"], name="walk", robot="biped")
 RangesSection = mirror(Ranges)
@@ -125,7 +125,7 @@ def by_brax(config: BipedRoot) -> Any:
     if (number := num_processes()) > 1:
         raise TwinaxError(f"Brax's training is one process here, and {number} were started; use level=4")
     refuse_what_brax_cannot({"": config, "ppo": config.ppo, "optimizer": config.optimizer, "trainer": config.trainer})
-    from twinax.runs.brax import train_with_brax
+    from twinax.brax.training import train_with_brax
 
     return train_with_brax
 

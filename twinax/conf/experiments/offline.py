@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from twinax import Optimizer
+from twinax.agents import load_pretrained
 from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sections_of
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import BatchSection, Root, at_least
@@ -28,7 +29,6 @@ from twinax.offline import (
     Task,
     collect_maze,
     label_maze,
-    load_pretrained,
     problem,
     read_dataset,
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinax import Optimizer
+from twinax.brax.habits import ALWAYS, DEFAULTS, combined
 from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, section_of
 from twinax.conf._networks import NetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
@@ -15,7 +16,6 @@ from twinax.conf.limits import check_memory
 from twinax.envs import CONTROLS, Control, Discrete
 from twinax.errors import TwinaxError
 from twinax.ppo import ADAM, PPO, problem
-from twinax.ppo.brax_habits import ALWAYS, DEFAULTS, combined
 
 OptimizerSection = mirror(Optimizer, leave_out=["rates", "clip_by"])
 

@@ -14,7 +14,7 @@ from twinax.conf._sections import BatchSection, Root, at_least
 from twinax.conf.limits import check_memory
 from twinax.envs import WORLDS, TreasureHunt, World
 from twinax.errors import TwinaxError
-from twinax.iqn import Learners, Players, ReplayOptions, problem
+from twinax.iqn import Learners, Players, ReplayOptions, problem, scripted_epoch
 
 WorldSection = mirror(TreasureHunt, name="treasurehunt")
 ReplaySection = mirror(ReplayOptions)
@@ -159,6 +159,21 @@ def build_problem(config: TreasurehuntRoot):
     )
 
 
+def play_scripted(config: TreasurehuntRoot, agent: int, seed: int) -> tuple[World, Callable[..., Any]]:
+    """The world of a configuration, and an epoch of a person with players that do not learn."""
+    world, wanted = make_options(config.world, "world"), config.players
+    at_least(0, players__random=wanted.random, players__seeker=wanted.seeker)
+    others = world.num_agents - 1
+    if wanted.random + wanted.seeker > others:
+        raise TwinaxError(
+            f"{wanted.random + wanted.seeker} players are wanted, but beside you there are {others} agents; "
+            "make world.num_agents larger"
+        )
+    rules = ["seeker"] * wanted.seeker + ["random"] * (others - wanted.seeker)
+    rules.insert(agent, "random")  # a seat that is never asked
+    return world, scripted_epoch(world, rules, seed)
+
+
 def check_sizes(config: TreasurehuntRoot, world: World) -> None:
     """Refuse problems that do not fit into memory."""
     number = 8.0 if config.trainer.dtype == "float64" else 4.0
@@ -242,6 +257,7 @@ EXPERIMENT = Experiment(
         ),
     },
     build=build_problem,
+    play=play_scripted,
     uses=("act", "export", "play"),
     key_aliases=KEY_ALIASES,
     hints=HINTS,

@@ -49,7 +49,7 @@ def view(world: Any, states: Any) -> View:
         drawn=drawn,
         # Two steps with each foot, after the robot has got going.
         strip=(2.0, 2.0 + 2 * world.gait_period) if walks else None,
-        contacts={name: seen.contacts[:, k] > 0 for k, name in enumerate(foot_names(world.body))},
+        bars={"feet on the floor": {name: seen.contacts[:, k] > 0 for k, name in enumerate(foot_names(world.body))}},
         tracks=tracks,
     )
 

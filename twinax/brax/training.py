@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from twinax.bridge.brax_training import SEEN, WATCHED, brax_env, read_brax
+from twinax.brax.exchange import SEEN, WATCHED, brax_env, read_brax
+from twinax.brax.habits import refuse_what_brax_cannot
 from twinax.errors import TwinaxError
 from twinax.networks import activation
 from twinax.ppo import PPO
-from twinax.ppo.brax_habits import refuse_what_brax_cannot
 from twinax.problem import State
 from twinax.runs import endings
 from twinax.runs.bookkeeping import new_run

@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from twinax.cli import _console
+from twinax import console
 from twinax.errors import TwinaxError
 
 HELP = "describe a file of offline data and check it"
@@ -38,7 +38,7 @@ def run(found: Namespace) -> int:
     data = read_dataset(path, format, **{name: x for name, x in given.items() if x is not None})
     if found.goals:
         data.require_goals()
-    _console.facts(description(data, path, format))
+    console.facts(description(data, path, format))
     return 0
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 
 from twinax.errors import TwinaxError
-from twinax.offline._agent import Agent, Sizes
-from twinax.offline._normaliser import Normaliser
+from twinax.offline import Agent, Normaliser, Sizes
+from twinax.offline.learning import first_state, statistics_of
 from twinax.optimizer import Optimizer
 from twinax.problem import State
+from twinax.runs import RunDirectory, checkpoint
 
 
 def load_pretrained(run: Path | str, agent: Agent, sizes: Sizes) -> tuple[State, Normaliser]:
@@ -20,8 +22,6 @@ def load_pretrained(run: Path | str, agent: Agent, sizes: Sizes) -> tuple[State,
 
     >>> state, statistics = load_pretrained("runs/pretrained", agent, sizes)      # doctest: +SKIP
     """
-    from twinax.runs import RunDirectory, checkpoint
-
     directory = RunDirectory(Path(run))
     directory.must_exist()
     config = directory.read_config()
@@ -36,28 +36,10 @@ def load_pretrained(run: Path | str, agent: Agent, sizes: Sizes) -> tuple[State,
         raise TwinaxError(
             f"{run} has no checkpoint of its pretraining, which ended at step {end}; pretrain with trainer.steps={end}"
         )
-    rng = np.random.default_rng(0)
-    networks = agent.build(rng, sizes)
-    like = State(
-        networks=networks,
-        targets=agent.first_targets(networks, rng, sizes),
-        carry={"normaliser": statistics_of(None, sizes)},
-        optimizer=Optimizer(separate=config["optimizer"]["separate"]).init(networks),
-        step=np.zeros((), np.int32),
-        seed=np.zeros((), np.uint32),
-    )
+    like = first_state(agent, sizes, Optimizer(separate=config["optimizer"]["separate"]), seed=0)
+    like = dataclasses.replace(like, carry={"normaliser": statistics_of(None, sizes)})
     state, _ = checkpoint.load(checkpoint.place(directory.path, saved[-1]), like, part=True)
     if sizes.images:
         return state, Normaliser.none()
     kept = state.carry["normaliser"]
     return state, Normaliser(np.float64(kept["shift"]), np.float64(kept["scale"]), "normal")
-
-
-def statistics_of(normaliser: Normaliser | None, sizes: Sizes) -> dict[str, np.ndarray]:
-    """A normaliser as arrays that a checkpoint holds; without one, those that change nothing."""
-    shift, scale = (0.0, 1.0) if normaliser is None else (normaliser.shift, normaliser.scale)
-    width = () if sizes.images else sizes.shape
-    return {
-        "shift": np.array(np.broadcast_to(shift, width), np.float32),
-        "scale": np.array(np.broadcast_to(scale, width), np.float32),
-    }

@@ -6,31 +6,29 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from twinax.cli import _console
+import numpy as np
+
+from twinax import console
+from twinax.envs.biped.collisions import collision_pairs
+from twinax.envs.biped.diagnosis import CONTROL, find_hints, measure, mjx_refuses, read_model
+from twinax.envs.biped.mujoco_model import load_mujoco
 
 
 def examine(path: Path, seconds: float = 0.5) -> int:
     """Print what there is to know; `seconds` is how long the physics is measured, 0 for not at all."""
-    from twinax.envs.biped.collisions import collision_pairs
-    from twinax.envs.biped.diagnosis import find_hints, measure, read_model
-
     model = read_model(path)
     pairs = collision_pairs(model)
-    _console.table(path.name, ("part", "number", ""), _parts(model, pairs), numbers_to=2)
-    _console.table("pairs that can touch", ("kind", "self", "with the world", "listed"), _kinds(pairs))
-    _console.table("solver", ("setting", "value"), _settings(model), numbers_from=2)
+    console.table(path.name, ("part", "number", ""), _parts(model, pairs), numbers_to=2)
+    console.table("pairs that can touch", ("kind", "self", "with the world", "listed"), _kinds(pairs))
+    console.table("solver", ("setting", "value"), _settings(model), numbers_from=2)
     if seconds:
         speed = measure(model, seconds)
-        _console.table("measured on one thread", ("what", "value"), _measured(model, speed))
+        console.table("measured on one thread", ("what", "value"), _measured(model, speed))
         _print_hints(find_hints(model, pairs, speed, seconds / 2.5))
     return 0
 
 
 def _parts(model: Any, pairs: Any) -> list[tuple[str, Any, str]]:
-    import numpy as np
-
-    from twinax.envs.biped.mujoco_model import load_mujoco
-
     loss = int(np.count_nonzero(model.dof_frictionloss)), int(np.count_nonzero(model.tendon_frictionloss))
     own, fixed, listed = (sum(found.values()) for found in (pairs.own, pairs.fixed, pairs.listed))
     meshes = int(np.count_nonzero(model.geom_type == load_mujoco().mjtGeom.mjGEOM_MESH))
@@ -59,9 +57,6 @@ def _kinds(pairs: Any) -> list[tuple[Any, ...]]:
 
 
 def _settings(model: Any) -> list[tuple[str, str]]:
-    from twinax.envs.biped.diagnosis import CONTROL
-    from twinax.envs.biped.mujoco_model import load_mujoco
-
     mujoco, option = load_mujoco(), model.opt
 
     def name(kind: str, value: int) -> str:
@@ -79,8 +74,6 @@ def _settings(model: Any) -> list[tuple[str, str]]:
 
 
 def _mjx(model: Any) -> str:
-    from twinax.envs.biped.diagnosis import mjx_refuses
-
     if importlib.util.find_spec("mujoco.mjx") is None:
         return "not installed: pip install 'twinax[mujoco]'"
     reason = mjx_refuses(model)
@@ -88,8 +81,6 @@ def _mjx(model: Any) -> str:
 
 
 def _measured(model: Any, speed: Any) -> list[tuple[str, str]]:
-    from twinax.envs.biped.diagnosis import CONTROL
-
     control = speed.steps * model.opt.timestep / CONTROL
     rows = [
         ("physics steps per second", f"{speed.steps:,.0f}"),
@@ -108,4 +99,4 @@ def _print_hints(hints: list[Any]) -> None:
         print("nothing slows this model down that a setting could change")
         return
     rows = [(f"{hint.gain:.2g} x" if hint.gain else "in MJX", hint.text) for hint in hints]
-    _console.table("hints, in order of gain", ("speed", "what to change"), rows, numbers_from=2)
+    console.table("hints, in order of gain", ("speed", "what to change"), rows, numbers_from=2)

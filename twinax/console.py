@@ -1,4 +1,4 @@
-"""What commands print: facts in two columns, tables of numbers."""
+"""What commands print, ours and those of other packages: facts in two columns, tables of numbers."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import numpy as np
 from twinax import ops, tree
 from twinax.networks import ema, frozen
 from twinax.offline._agent import Agent, Nets, Sizes
+from twinax.offline._normaliser import Normaliser
 from twinax.optimizer import Optimizer
 from twinax.problem import Metrics, State, Terms, Update
 
@@ -50,6 +51,16 @@ def first_state(agent: Agent, sizes: Sizes, optimizer: Optimizer, seed: int) -> 
         step=np.zeros((), np.int32),
         seed=np.array(seed, np.uint32),
     )
+
+
+def statistics_of(normaliser: Normaliser | None, sizes: Sizes) -> dict[str, np.ndarray]:
+    """A normaliser as arrays that a checkpoint holds; without one, those that change nothing."""
+    shift, scale = (0.0, 1.0) if normaliser is None else (normaliser.shift, normaliser.scale)
+    width = () if sizes.images else sizes.shape
+    return {
+        "shift": np.array(np.broadcast_to(shift, width), np.float32),
+        "scale": np.array(np.broadcast_to(scale, width), np.float32),
+    }
 
 
 def total_loss(agent: Agent, networks: Any, lesson: Lesson) -> tuple[Any, Terms]:

@@ -13,8 +13,8 @@ from twinax.bridge import load_state_dict, state_dict
 from twinax.errors import TwinaxError, require
 from twinax.networks import ema, frozen
 from twinax.noise import Draw, generator_draws
-from twinax.offline._agent import Agent, Sizes
-from twinax.offline._learning import Lesson, first_state, learned, total_loss
+from twinax.offline import Agent, Sizes
+from twinax.offline.learning import Lesson, first_state, learned, total_loss
 from twinax.optimizer import Optimizer
 from twinax.problem import Metrics, State, Terms
 
