@@ -28,21 +28,21 @@ class Optimizer:
     """The recipe of the update; both frameworks apply exactly this."""
 
     name: str = "adam"
-    """adam, adamw (decoupled weight decay) or sgd (plain, no momentum)."""
+    """Update rule: adam, adamw (decoupled weight decay) or sgd (plain, no momentum)."""
     learning_rate: float = 1e-3
-    """Step size of every parameter that `rates` does not name."""
+    """Step size of every parameter, but for those that are given one of their own (`rates`)."""
     rates: dict[str, float] = field(default_factory=dict)
     """Step sizes by the first part of a parameter's name, such as {"log_z": 0.1}."""
     beta1: float = 0.9
-    """Decay of the first moment."""
+    """Decay of Adam's first moment in each update."""
     beta2: float = 0.999
-    """Decay of the second moment."""
+    """Decay of Adam's second moment in each update."""
     eps: float = 1e-8
-    """Added to the root of the second moment, outside the root, as in PyTorch."""
+    """Number that Adam adds to the root of the second moment, outside the root, as in PyTorch."""
     weight_decay: float = 0.0
-    """Decoupled decay (adamw only)."""
+    """Decoupled weight decay in each update, times the step size (adamw only); 0 means none."""
     clip_norm: float = 0.0
-    """Largest global gradient norm; 0 means no clipping."""
+    """Largest global norm of the gradient, to which longer ones are scaled down; 0 means no clipping."""
     clip_by: str = "all"
     """What has one norm: all parameters together, or member: each member of a network that is stacked on a leading
     axis, such as an agent of several."""
@@ -50,9 +50,10 @@ class Optimizer:
     """Whether each network at the top of the tree has an optimizer of its own: its own count of updates and its own
     norm for clipping. Networks that an update leaves out then do not count it."""
     decay_steps: int = 0
-    """Linear decay of all step sizes to `decay_to` over this many steps; 0 means constant."""
+    """Updates over which all step sizes fall in a straight line to `decay_to` times their first value; 0 means that
+    they stay."""
     decay_to: float = 0.0
-    """Final factor of the step sizes when `decay_steps` is set."""
+    """Factor of all step sizes after `decay_steps` updates; not used when `decay_steps` is 0."""
 
     def __post_init__(self):
         if self.name not in NAMES:

@@ -58,6 +58,10 @@ class Compile:
     such arrays and of draws with a `divided` axis, and take means with `ops.across_shards`."""
     updates: int = 1
     """Updates of one step."""
+    memory: Mapping[str, str] = field(default_factory=dict)
+    """What takes memory, in words with the settings that make it smaller, for the sentence that refuses a problem that
+    does not fit. By name: an array of the state or a part of it (networks.log_z, carry), draws, step, evaluation or
+    data."""
     check: Callable[[str, int, int], None] = _accept
     """Refuses, in a sentence, a mode, a number of seeds or of devices that cannot carry the problem."""
     watch: Callable[[Mapping[str, Any]], None] = _accept

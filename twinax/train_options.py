@@ -46,33 +46,39 @@ class TrainOptions:
     steps: int = 20_000
     """Training steps of the whole run, those before a resume included; what a step is depends on the family."""
     env_steps: int | None = None
-    """Environment steps of the whole run, in place of `steps`, for problems that act in one; rounded up to steps."""
+    """Environment steps of the whole run, in place of `steps`, for problems that act in an environment; rounded up
+    to whole training steps. null: `steps` counts."""
     seed: int = 0
-    """Root of initial weights and of all noise."""
+    """Root of the initial weights and of all random numbers."""
     seeds: int = 1
-    """How many seeds to train at once, from `seed` on (jax mode)."""
+    """How many seeds are trained at once, from `seed` on (jax mode)."""
     seeds_as: str = "auto"
     """How seeds are trained at once: program (one for all), threads (one for each), or auto (threads on a CPU)."""
     dtype: str = "float32"
     """Precision of parameters and losses: float32 or float64."""
     noise: str = "shared"
-    """shared: the same draws in every mode; native: PyTorch's own generator (torch mode)."""
+    """Where random numbers are from: shared (the same draws in every mode) or native (PyTorch's own generator, torch
+    mode)."""
     chunk: int = 100
-    """Most steps between two looks of the host; the jax mode compiles this many into one program."""
+    """Most training steps between two looks of the host; the jax mode compiles a loop of this many into one program."""
     log_every: int | None = None
-    """Steps between two lines of metrics.jsonl; null lets the run choose (about a thousand lines in all)."""
+    """Training steps between two lines of metrics.jsonl; null lets the run choose (about a thousand lines in all)."""
     evaluate_every: int | None = None
-    """Steps between two evaluations; 0 means only at the end, null lets the run choose (about twenty in all)."""
+    """Training steps between two evaluations; 0 means only at the end, null lets the run choose (about twenty in
+    all)."""
     checkpoint_every: int | None = None
-    """Steps between two checkpoints; 0 means only at both ends, null lets the run choose (about ten in all)."""
+    """Training steps between two checkpoints; 0 means only at both ends, null lets the run choose (about ten in
+    all)."""
     keep: int = 3
-    """How many checkpoints stay on the disk."""
+    """How many of the newest checkpoints stay on the disk."""
     device: str = "auto"
     """Device that computes: auto, cpu, cuda, cuda:1 (the second) or mps for PyTorch; auto, cpu, gpu, tpu for JAX."""
     devices: int = 1
-    """Number of such devices that share out a run's worlds (jax mode, families that allow it); a CPU's are threads."""
+    """Number of devices of the kind `device` that share out a run's worlds (jax mode, PPO and the robot); a CPU's
+    are threads."""
     logger: tuple[str, ...] = ()
-    """Where the log goes besides the run directory: tensorboard, wandb, mlflow, trackio, or package.module:Name."""
+    """Where the log goes besides the run directory, a list of: tensorboard, wandb, mlflow, trackio,
+    package.module:Name; [] for nowhere."""
 
     def __post_init__(self):
         object.__setattr__(self, "mode", mode_name(self.mode))

@@ -58,7 +58,8 @@ def documentation(experiment: Experiment) -> list[tuple[str, str, Any, str]]:
         for key, value in _leaves(node, prefix):
             name = key.removeprefix(prefix)
             if "." not in name:
-                sentence = sentences.get(name) or f"Chosen with {prefix.rstrip('.')}=NAME."
+                chosen = f"Name of the choice that {prefix.rstrip('.')}=NAME makes." if name == "name" else ""
+                sentence = sentences.get(name) or chosen
                 rows.setdefault(key, (prefix.rstrip("."), key, value, sentence))
     return list(rows.values())
 
@@ -102,15 +103,24 @@ def _same_last_part(key: str, names: list[str]) -> list[str]:
 
 
 def _sentences(section: type) -> dict[str, str]:
-    """Field name to the string under it, base classes first."""
+    """Field name to its sentence, base classes first."""
     found: dict[str, str] = {}
-    # A mirrored section has its text in the library, perhaps in several classes there.
-    written = [
-        (base.__dict__["options"].__mro__ if "options" in base.__dict__ else (base,)) for base in section.__mro__
-    ]
-    for base in filter(dataclasses.is_dataclass, reversed(list(itertools.chain(*written)))):
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
-        for field, text in itertools.pairwise(body):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
-                found[field.target.id] = inspect.cleandoc(ast.literal_eval(text.value))
+    for base in filter(dataclasses.is_dataclass, reversed(section.__mro__)):
+        own = {field.name for field in dataclasses.fields(base)}
+        # A mirrored section has its text in the library, perhaps in several classes there, of which it may lack fields.
+        written = base.__dict__["options"].__mro__ if "options" in base.__dict__ else (base,)
+        for kind in filter(dataclasses.is_dataclass, reversed(written)):
+            found |= {name: text for name, text in _written_under(kind).items() if name in own}
     return found
+
+
+def _written_under(kind: type) -> dict[str, str]:
+    """Field name to the string under it in the source, or in `sentences` of a section that was made otherwise."""
+    if "sentences" in kind.__dict__:
+        return kind.__dict__["sentences"]
+    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0].body  # type: ignore[attr-defined]
+    return {
+        field.target.id: inspect.cleandoc(ast.literal_eval(text.value))
+        for field, text in itertools.pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr)
+    }

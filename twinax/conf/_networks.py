@@ -19,9 +19,9 @@ class NetworkSection:
     """What a section has that may be given a network of one's own."""
 
     network: str = "mlp"
-    """mlp, or package.module:Name of a factory (rng, spec) -> module, which then makes the networks."""
+    """What makes the networks: mlp, or package.module:Name of a factory (rng, spec) -> module of your own."""
     network_options: dict[str, Any] = field(default_factory=dict)
-    """Arguments of that factory's class, or of the function after rng and spec."""
+    """Arguments of the class that `network` names, or of the function after rng and spec; {} for none."""
 
 
 def make_network(section: Any, key: str) -> NetworkFactory | None:

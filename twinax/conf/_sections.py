@@ -28,7 +28,8 @@ class BatchSection(TrainerSection):
     """How a problem with a batch of its own is run."""
 
     batch_size: int = 16
-    """Trajectories or rows in one step."""
+    """Trajectories (GFlowNets), transitions of each agent (treasure hunt) or rows (offline) of an update; PPO has
+    ppo.num_minibatches instead."""
 
 
 @dataclass
@@ -38,7 +39,7 @@ class RunSection:
     dir: str | None = None
     """Directory of this run; null makes a new one under runs/."""
     name: str | None = None
-    """Name of that new directory, after the date; null makes one of what is run."""
+    """Name of the new directory under runs/, after the date; null makes a name of what is trained."""
 
 
 @dataclass
@@ -46,9 +47,9 @@ class ParitySection:
     """What `twinax parity` checks."""
 
     modes: list[str] = field(default_factory=lambda: ["torch", "hybrid", "jax"])
-    """Engines to compare; the first is the reference."""
+    """Engines that parity compares: torch, hybrid, jax; the first is the reference."""
     tolerance: float = 1e-9
-    """Largest relative difference that passes, in float64."""
+    """Largest relative difference that passes as equal, in float64."""
     steps: int | None = None
     """Training steps over which whole runs are compared; null: as the problem says (20, offline 5, hunt 5, PPO 2)."""
 
@@ -58,13 +59,13 @@ class CompareSection:
     """What `twinax compare` measures."""
 
     modes: list[str] = field(default_factory=lambda: ["torch", "hybrid", "jax"])
-    """Engines to measure, each in a process of its own."""
+    """Engines that are timed, each in a process of its own: torch, hybrid, jax."""
     repeats: int = 5
-    """Times that an engine is timed after the warm-up."""
+    """How often each engine is timed after the warm-up."""
     steps: int = 100
-    """Training steps of each time."""
+    """Training steps that one timing takes."""
     warm_up: int = 20
-    """Untimed steps before the first timed ones, counted apart with the compilation."""
+    """Training steps before the first timing, counted apart with the compilation."""
     parity_steps: int | None = None
     """Training steps of the parity check before a ratio is printed; null: 20, or fewer where the problem says so."""
 

@@ -8,6 +8,7 @@ from twinax.arguments import checked
 from twinax.engines._draw_blocks import DrawBlocks
 from twinax.engines._engine import QUICK_COMPILE, Engine, NonFinite
 from twinax.engines._hosts import agreed, is_leader, join, num_processes, provide_devices
+from twinax.engines._memory import check_memory
 from twinax.engines._threads import one_torch_thread
 from twinax.errors import require
 from twinax.platforms import find_devices, jax_device
@@ -22,6 +23,7 @@ __all__ = [
     "Engine",
     "NonFinite",
     "agreed",
+    "check_memory",
     "is_leader",
     "join",
     "make_engine",
@@ -45,6 +47,7 @@ def make_engine(problem: Problem, options: TrainOptions | None = None, **changed
 
         jax.config.update("jax_enable_x64", True)
     find_devices()
+    check_memory(problem, chosen)
     if chosen.mode == "jax":
         from twinax.engines._seed_threads import SeedThreads
         from twinax.engines.jax_engine import JaxEngine

@@ -33,13 +33,13 @@ class BraxWorld(Control):
     id: str = "fast"
     """Name of the environment in Brax's registry."""
     backend: str = ""
-    """Physics: generalized, spring, positional or mjx; empty for the environment's own."""
+    """Physics of Brax: generalized, spring, positional or mjx; empty for the environment's own."""
     time_limit: int = 1000
     """Steps after which an episode is cut off; 0 for never."""
     observation: str = "state"
-    """Which entry the agent sees, where an observation is a dictionary."""
+    """Entry that the agent sees, where an observation is a dictionary."""
     critic: str = ""
-    """Which entry the critic sees, such as privileged_state; empty: what the agent sees."""
+    """Entry of a dictionary that the critic sees, such as privileged_state; empty means what the agent sees."""
     env: Any = None
     """An environment, instead of an id."""
     label: str = field(init=False)

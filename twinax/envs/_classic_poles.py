@@ -126,7 +126,7 @@ class Pendulum(Classic):
 
     time_limit: int = 200
     gravity: float = 10.0
-    """Metres per second squared."""
+    """Acceleration of gravity, in metres per second squared."""
     name = "pendulum"
     observation_size = 3
     seen = ("cosine", "sine", "spin")

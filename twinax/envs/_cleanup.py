@@ -65,7 +65,7 @@ class Cleanup(World):
     num_agents: int = 3
     """Agents in each world."""
     radius: int = 3
-    """An agent sees the square of this radius around itself."""
+    """Cells that an agent sees to each side: it sees the square of this radius around itself."""
     river_rows: int = 3
     """Rows of river below the upper wall."""
     orchard_rows: int = 3
@@ -79,9 +79,9 @@ class Cleanup(World):
     threshold: float = 0.4
     """Polluted share of the river from which no apple grows."""
     apple_value: float = 1.0
-    """Reward of an apple."""
+    """Reward of an agent that takes an apple."""
     beam_length: int = 3
-    """Cells that a beam reaches."""
+    """Cells that the beam of an agent reaches ahead of it."""
     zap_turns: int = 3
     """Turns that an agent loses when a zap beam hits it."""
 

@@ -70,7 +70,7 @@ class Uniform:
     """The same reward for every object, in any world."""
 
     value: float = 1.0
-    """The reward."""
+    """Reward of every cell, which must be above 0."""
 
     def __post_init__(self):
         if not (math.isfinite(self.value) and self.value > 0):

@@ -41,15 +41,15 @@ class GymnasiumWorld(Restarting):
     """
 
     id: str = "CartPole-v1"
-    """Id of the environment; module:Name-v0 imports a module of yours that registers it."""
+    """Id of the Gymnasium environment; module:Name-v0 imports a module of yours that registers it."""
     time_limit: int = 0
-    """Steps after which an episode is cut off; 0: as the environment says."""
+    """Steps after which an episode is cut off; 0 means as the environment says."""
     flatten: bool = False
     """Whether dictionaries, images and the like are made a row of numbers (gymnasium's FlattenObservation)."""
     processes: bool = False
     """Whether each copy runs in a process of its own (AsyncVectorEnv), for environments that take long to step."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Arguments of the environment."""
+    """Arguments that gymnasium.make gives to the environment, such as {gravity: 9.0}; {} for none."""
     factory: Callable[..., Any] | None = None
     """What makes an environment, instead of an id."""
     label: str = field(init=False)

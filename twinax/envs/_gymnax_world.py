@@ -43,13 +43,13 @@ class GymnaxWorld(Control):
     """
 
     id: str = "CartPole-v1"
-    """Id of the environment, one of gymnax.registered_envs."""
+    """Id of the gymnax environment, one of gymnax.registered_envs."""
     time_limit: int = 0
-    """Steps after which an episode is cut off; 0: as the environment's parameters say."""
+    """Steps after which an episode is cut off; 0 means as the environment's parameters say."""
     flatten: bool = False
-    """Whether images are made a row of numbers."""
+    """Whether observations that are images are made a row of numbers."""
     parameters: dict[str, Any] = field(default_factory=dict)
-    """Parameters of the environment to change, such as {gravity: 9.0}."""
+    """Parameters of the gymnax environment to change, such as {gravity: 9.0}; {} for none."""
     env: Any = None
     """A gymnax environment, instead of an id."""
     label: str = field(init=False)

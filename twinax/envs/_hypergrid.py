@@ -34,7 +34,7 @@ class Hypergrid(Environment):
     """
 
     dim: int = 4
-    """Number of coordinates."""
+    """Number of coordinates of a cell: the dimension of the grid."""
     side: int = 20
     """Cells along each coordinate."""
     reward: Any = GridReward()

@@ -108,7 +108,7 @@ class Endless(Probe):
     """Pays 1 for ever, but is cut off. Exposes a time limit taken for an end: the value is too small."""
 
     time_limit: int = 5
-    """Steps of an episode."""
+    """Steps of an episode, after which it is cut off."""
     name = "endless"
 
     def __post_init__(self):
@@ -126,7 +126,7 @@ class RandomEnd(Probe):
     """Pays 1 until it ends by chance. Exposes ends that are ignored among steps that go on: the value is too large."""
 
     probability: float = 0.25
-    """Of an end, after each step."""
+    """Probability that an episode ends after a step."""
     name = "random_end"
 
     def __post_init__(self):
@@ -152,9 +152,9 @@ class FarRestart(Probe):
     observation after a restart taken for the one before it: the value at 1 is too small."""
 
     time_limit: int = 3
-    """Steps of an episode."""
+    """Steps of an episode, after which it is cut off."""
     toll: float = 5.0
-    """Cost of the first step."""
+    """Cost of an episode's first step."""
     name = "far_restart"
 
     def __post_init__(self):

@@ -43,15 +43,15 @@ class TreasureHunt(World):
     """
 
     variant: str = "gem"
-    """gem: gems only, five channels; gem_food_bone: three kinds, six channels."""
+    """Items of the world: gem (gems only, five channels) or gem_food_bone (three kinds, six channels)."""
     spawn_prob: float = 0.02
     """Probability that an empty cell gets an item in a turn."""
     gem_value: float = 10.0
-    """Reward of a gem."""
+    """Reward of an agent that takes a gem."""
     food_value: float = 5.0
-    """Reward of food."""
+    """Reward of an agent that takes food."""
     bone_value: float = -10.0
-    """Reward of a bone."""
+    """Reward of an agent that takes a bone."""
     observation: str = "one_hot"
     """What a network sees of a cell: one_hot channels, or the rgb colour."""
 

@@ -41,11 +41,12 @@ class World(ABC):
     num_agents: int = 5
     """Agents in each world."""
     turns: int = 50
-    """Turns in an epoch."""
+    """Turns of an epoch, in each of which every agent acts once."""
     radius: int = 2
-    """An agent sees the square of this radius around itself."""
+    """Cells that an agent sees to each side: it sees the square of this radius around itself."""
     turn_rule: str = "sequential"
-    """sequential: agents act one after the other; simultaneous: all choose before anyone moves."""
+    """Order within a turn: sequential (agents act one after the other) or simultaneous (all choose before anyone
+    moves)."""
 
     def __post_init__(self):
         check_counts(self, ("num_agents", "turns"))

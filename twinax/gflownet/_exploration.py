@@ -22,17 +22,20 @@ class Exploration:
     """Epsilon-uniform choices and a temperature, each going linearly from start to end."""
 
     epsilon: float = 0.0
-    """Probability of a uniformly random allowed action at the first step."""
+    """Probability that an action is uniformly random among the allowed ones, at the first training step."""
     epsilon_end: float = 0.0
-    """The same after `epsilon_steps`; not used when `epsilon_steps` is 0."""
+    """Probability of a random action after `epsilon_steps` training steps; not used when `epsilon_steps` is 0."""
     epsilon_steps: int = 0
-    """Steps from start to end; 0 keeps the start value."""
+    """Training steps over which the probability of a random action goes from `epsilon` to `epsilon_end` in a
+    straight line; 0 keeps `epsilon`."""
     temperature: float = 1.0
-    """Logits are divided by this when acting; above 1 is flatter."""
+    """Number by which logits are divided when acting, at the first training step; above 1 the policy is flatter."""
     temperature_end: float = 1.0
-    """The same after `temperature_steps`; not used when `temperature_steps` is 0."""
+    """The number by which logits are divided after `temperature_steps` training steps; not used when
+    `temperature_steps` is 0."""
     temperature_steps: int = 0
-    """Steps from start to end; 0 keeps the start value."""
+    """Training steps over which the temperature goes from `temperature` to `temperature_end` in a straight line; 0
+    keeps `temperature`."""
 
     def __post_init__(self):
         for name in ("epsilon", "epsilon_end"):

@@ -59,7 +59,9 @@ class Judging:
     def draws(self) -> dict[str, Draw]:
         number = self.problem.metrics.samples
         draws = rollout_draws(self.problem.env, number)
-        if self.problem.graph is not None:
+        states, limit = self.problem.env.num_states, self.problem.metrics.exact_limit
+        # Asked for before the first step, so a world that knows its size is not walked through for it.
+        if (self.problem.graph is not None) if states is None else states <= limit:
             draws["target"] = Draw((number,))
             draws["undo"] = Draw((self.problem.env.max_steps, number, self.problem.env.num_backward_actions))
         return draws

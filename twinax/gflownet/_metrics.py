@@ -32,11 +32,11 @@ class MetricOptions:
     fifo: int = 20_000
     """Finished objects kept for the sampled distribution, top-k and modes; old ones are dropped first."""
     samples: int = 512
-    """Fresh trajectories for the ELBO, the EUBO and the reward correlation."""
+    """Fresh trajectories of an evaluation, for the ELBO, the EUBO and the reward correlation."""
     top_k: int = 10
-    """How many of the best distinct objects in the store are averaged."""
+    """How many of the best distinct objects in the store the top-k reward is the mean of."""
     exact_limit: int = 2_000_000
-    """Worlds with more states than this get no exact metrics; 0: none does."""
+    """Largest number of states of a world that gets exact metrics; 0 means that none does."""
 
     def __post_init__(self):
         for name in ("fifo", "samples", "top_k"):

@@ -36,13 +36,13 @@ class PolicyOptions:
     """Shape of the networks."""
 
     hidden: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers."""
+    """Widths of the hidden layers, from the first to the last."""
     activation: str = "relu"
-    """Activation between layers."""
+    """Activation function between layers: relu, leaky_relu, tanh, gelu, gelu_tanh, elu or silu."""
     backward: str = "learned"
     """Backward policy: learned, uniform over parents, or maxent (uniform over the paths to a state)."""
     shared: bool = True
-    """One trunk with all heads, or a network for each of forward, backward and flow."""
+    """Whether one network has all heads; otherwise forward policy, backward policy and flow have a network each."""
 
     def __post_init__(self):
         activation(self.activation)

@@ -32,6 +32,16 @@ from twinax.recipe import remembered
 
 DESCRIBED = 20_000
 """Worlds with at most this many states are enumerated to describe a run."""
+MEMORY = {
+    "networks": "the networks (policy.hidden, env)",
+    "networks.log_z": "log Z (objective.log_z_size)",
+    "carry": "the store of samples (metrics.fifo, env)",
+    "carry.modes": "a mark for each mode (env)",
+    "draws": "a batch (trainer.batch_size, env)",
+    "step": "a batch in the networks (trainer.batch_size, policy.hidden, env)",
+    "evaluation": "an evaluation (metrics.samples, env)",
+}
+"""What takes memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +146,7 @@ class GFlowNet(Problem):
             count=self._count,
             prepare=lambda batch: visit(self.env, batch),
             watch=lambda logs: self.env.watch(),
+            memory=MEMORY,
         )
 
     def _count(self, batch: Trajectories | Visited) -> Any:

@@ -198,7 +198,7 @@ class SubtrajectoryBalance(Objective):
     decay: float = 0.9
     """Weight of a piece of a trajectory per unit of its length."""
     normalise: str = "batch"
-    """Over what the weights of all pieces are normalised: batch, or each trajectory."""
+    """Set over which the weights of pieces are normalised: batch (all of a batch) or trajectory (those of each)."""
 
     needs = frozenset({"log_flow"})
 

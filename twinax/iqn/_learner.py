@@ -40,41 +40,41 @@ class Learners:
     variant: str = "iqn"
     """How the distribution of returns is described: iqn, qr (fixed quantiles) or c51 (atoms)."""
     width: int = 250
-    """Width of the hidden layers."""
+    """Width of each hidden layer of the networks."""
     quantiles: int = 12
-    """Quantiles of the loss."""
+    """Quantile fractions that are drawn for a transition in the loss (iqn), or fixed quantiles (qr)."""
     act_quantiles: int = 12
-    """Quantiles whose mean an acting agent compares."""
+    """Quantile fractions that are drawn for an acting agent, which compares the means over them (iqn)."""
     cosines: int = 64
-    """Cosines that describe a quantile."""
+    """Cosines that describe a quantile fraction to the network (iqn)."""
     atoms: int = 51
-    """Atoms of c51."""
+    """Atoms of the distribution of returns (c51)."""
     low: float = -10.0
-    """Lowest return of c51's atoms."""
+    """Lowest return that has an atom (c51)."""
     high: float = 100.0
-    """Highest return of c51's atoms."""
+    """Highest return that has an atom (c51)."""
     dueling: bool = True
-    """A state value and advantages, or action values at once."""
+    """Whether networks have a state value and advantages, or else action values at once."""
     noisy: bool = True
-    """Noisy layers while training."""
+    """Whether the last layers have learned noise while training."""
     kappa: float = 1.0
-    """Where the Huber loss becomes linear."""
+    """Size of an error at which the quantile Huber loss becomes linear."""
     reduction: str = "mean"
-    """Over predicted quantiles: mean as in Sorrel, or sum as in the paper."""
+    """How the loss is taken over predicted quantiles: mean as in Sorrel, or sum as in the paper."""
     batch_size: int = 256
-    """Transitions in a train step."""
+    """Transitions of each agent in a train step."""
     learning_rate: float = 2.5e-4
-    """Step size."""
+    """Step size of the networks."""
     target_rate: float = 1e-3
-    """How far target networks move after each train step."""
+    """Share of the way to the networks that target networks go after each train step; 0 means that they stay."""
     sync_every: int = 200
-    """Epochs between two copies of the networks into the targets; 0 means never."""
+    """Epochs between two copies of the networks into the target networks; 0 means never."""
     epsilon: float = 1.0
     """Probability of a random action in the first epoch."""
     epsilon_decay: float = 0.001
-    """Part of it that is lost with each epoch."""
+    """Share of the probability of a random action that is lost with each epoch, between 0 and 1."""
     epsilon_min: float = 0.0
-    """Below this it does not fall."""
+    """Probability of a random action below which it does not fall."""
     network: NetworkFactory | None = None
     """What makes the features of a view, `(rng, spec) -> module` with `width` columns; None: one linear layer."""
     replay: ReplayOptions = field(default_factory=ReplayOptions)

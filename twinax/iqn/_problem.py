@@ -22,12 +22,21 @@ from twinax.iqn._use import Using
 from twinax.networks import ema, frozen
 from twinax.noise import Draw, below
 from twinax.optimizer import Optimizer
-from twinax.parts import Judge, Present, Prove, Unit, Use
+from twinax.parts import Compile, Judge, Present, Prove, Unit, Use
 from twinax.problem import Inputs, Metrics, Problem, State, Terms
 from twinax.ranges import check_counts, check_shares
 from twinax.recipe import remembered
+from twinax.shapes import shapes_of
 
 Group = Learners | Players
+MEMORY = {
+    "networks": "the networks (model.width, replay.frames, world.radius)",
+    "carry": "the replay (replay.memory, preset.worlds, world.radius)",
+    "draws": "the random numbers of an epoch (world.height, world.width, world.turns, preset.worlds, replay.memory)",
+    "step": "an epoch and its batches (trainer.batch_size, model.quantiles, model.width, preset.worlds)",
+    "evaluation": "an evaluation (evaluation.worlds, world.height, world.width, world.turns)",
+}
+"""What takes memory."""
 
 
 @tree.record
@@ -110,9 +119,9 @@ class Agents(Problem):
 
     def draws(self) -> Mapping[str, Draw]:
         found = self.play_draws(self.worlds)
-        networks = {name: group.init(np.random.default_rng(0), self.world) for name, group in self.learners.items()}
         for name, group in self.learners.items():
-            train = group.train_draws(networks[name], self.worlds, self.train_steps)
+            network = shapes_of(lambda rng, group=group: group.init(rng, self.world))
+            train = group.train_draws(network, self.worlds, self.train_steps)
             found |= {f"train/{name}/{key}": draw for key, draw in train.items()}
         return found
 
@@ -318,6 +327,10 @@ class Agents(Problem):
         return {name: ops.zeros((), like) for name in names}
 
     # What others read
+
+    @property
+    def compile(self) -> Compile:
+        return Compile(memory=MEMORY)
 
     @property
     def judge(self) -> Judge:

@@ -24,23 +24,23 @@ class ReplayOptions:
     """How a replay is filled and read."""
 
     memory: int = 1024
-    """Slots of each agent in each world."""
+    """Steps that the replay of each agent holds in each world; old ones are overwritten."""
     frames: int = 5
-    """Frames that a network sees at once."""
+    """Frames that a network sees at once, the present one included."""
     n_step: int = 3
-    """Rewards that are added up before the bootstrap."""
+    """Rewards that are added up before the value of the state that follows them."""
     gamma: float = 0.99
-    """Discount of a turn."""
+    """Discount of a reward for each turn that it lies ahead."""
     alpha: float = 0.0
-    """Prioritised replay: power of the error in the probability of being drawn, at most 1; 0 draws evenly."""
+    """Power of the error in the probability that a step is drawn from the replay, at most 1; 0 draws evenly."""
     beta: float = 0.4
-    """Prioritised replay: power of the weights that correct for it."""
+    """Power of the weights that correct for prioritised draws; not used when `alpha` is 0."""
     store_done: bool = True
-    """Whether the end of an episode is stored; Sorrel never does."""
+    """Whether the replay stores the end of an episode; Sorrel never does."""
     clear_gap: bool = True
-    """Whether the gap before an episode is blank; in Sorrel it holds what was there before."""
+    """Whether the frames before an episode's first are blank; in Sorrel they are those that were there before."""
     returns: bool = True
-    """Whether n_step adds up rewards; in Sorrel it only changes the discount."""
+    """Whether `n_step` adds up rewards; in Sorrel it only changes the discount."""
     ring: bool = True
     """Whether windows follow the order of time round the memory; in Sorrel they are slots in a row, also across the
     place that is written next, and the last slots are not drawn."""

@@ -72,22 +72,22 @@ class Agent(ABC):
     _made_by = "such as tx.offline.agents.IQL()"
 
     hidden: tuple[int, ...] = (512, 512, 512, 512)
-    """Widths of the hidden layers of every network."""
+    """Widths of the hidden layers of every network, from the first to the last."""
     discount: float = 0.99
-    """Of a step."""
+    """Discount of a reward for each step that it lies ahead."""
     target_rate: float = 0.005
-    """How far targets move in a step."""
+    """Share of the way to the networks that target networks go in each training step."""
     actor_freq: int = 4
-    """Finetuning steps between two of the actor's."""
+    """Training steps of finetuning from one update of the actor to the next."""
     actor_norm: bool = False
-    """LayerNorm in the actor."""
+    """Whether the actor has a LayerNorm after each hidden layer."""
     value_norm: bool = True
-    """LayerNorm in values and critics."""
+    """Whether values and critics have a LayerNorm after each hidden layer."""
     faithful: bool = False
-    """The released behaviour, its errors included."""
+    """Whether the agent does as the released code does, its errors included."""
     encoder: str = ""
-    """What makes observations vectors, one for each network: impala_small for images, package.module:Name for one of
-    your own; empty for vectors as they are."""
+    """Encoder of observations, one for each network: impala_small for images, package.module:Name for one of your
+    own; empty for vectors as they are."""
 
     name: ClassVar[str] = ""
     least_rows: ClassVar[int] = 1

@@ -28,9 +28,18 @@ from twinax.optimizer import Optimizer
 from twinax.parts import Compile, Judge, Present, Prove, Unit, Use
 from twinax.problem import Inputs, Metrics, Problem, State, Terms
 from twinax.recipe import remembered
+from twinax.shapes import blank, shapes_of
 
 INFERRED_FROM = 10_000
 """Rows of labelled data from which a task's latent is inferred."""
+MEMORY = {
+    "networks": "the networks (agent.hidden)",
+    "carry.memory": "the imagined steps (agent.rollouts, agent.rollout_steps)",
+    "draws": "a batch (trainer.batch_size)",
+    "step": "a batch in the networks (trainer.batch_size, agent.hidden)",
+    "data": "the data (data.rows, data.mapped)",
+}
+"""What takes memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,26 +77,23 @@ class Offline(Phases, Problem):
         """The terms that a step of each phase logs."""
         import jax
 
-        def terms():
-            rng = np.random.default_rng(0)
+        def build(rng):
             networks = self.agent.build(rng, self.widths)
-            targets = self.agent.first_targets(networks, rng, self.widths)
-            draws = {name: np.zeros(draw.shape, _kind(draw)) for name, draw in self.draws().items()}
-            data = self.arrays()
-            latent = {"latent": np.ones(getattr(self.agent, "width", 1), np.float32)}
-            given = jax.tree.map(jax.numpy.asarray, (networks, targets, draws, data, latent))
+            return networks, self.agent.first_targets(networks, rng, self.widths)
 
-            def all_of(networks, targets, draws, data, latent):
-                found = {}
-                for phase in self.phases:
-                    own = below(draws, phase)
-                    rows = self.rows(phase, data, own, latent)
-                    found[phase] = self.loss(networks, Lesson({phase: rows}, {phase: own}, targets))[1].log()
-                return found
+        def log(networks, targets, draws, data, latent):
+            logs = {}
+            for phase in self.phases:
+                own = below(draws, phase)
+                rows = self.rows(phase, data, own, latent)
+                logs[phase] = self.loss(networks, Lesson({phase: rows}, {phase: own}, targets))[1].log()
+            return logs
 
-            return jax.eval_shape(all_of, *given)
-
-        return {phase: tuple(found) for phase, found in terms().items()}
+        draws = {name: blank(draw.shape, _kind(draw)) for name, draw in self.draws().items()}
+        latent = {"latent": blank((getattr(self.agent, "width", 1),))}
+        given = (*shapes_of(build), draws, self.arrays(), latent)
+        logs = jax.eval_shape(log, *jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), given))
+        return {phase: tuple(terms) for phase, terms in logs.items()}
 
     def inputs(self) -> Inputs:
         return Inputs(data=self.arrays())
@@ -176,7 +182,7 @@ class Offline(Phases, Problem):
 
     @property
     def compile(self) -> Compile:
-        return Compile(prepare=_prepare, alternatives=_alternatives)
+        return Compile(prepare=_prepare, alternatives=_alternatives, memory=MEMORY)
 
     @property
     def judge(self) -> Judge:

@@ -46,25 +46,27 @@ class AmpOptions:
     """How style is learned."""
 
     style: float = 0.5
-    """Weight of the style's reward, which is between 0 and 1 times the seconds of a step."""
+    """Weight of the reward for style, which is between 0 and 1 times the seconds of a step."""
     task: float = 1.0
-    """Weight of the world's reward."""
+    """Weight of the world's own reward."""
     labels: str = "signed"
-    """signed (1 and -1) or binary (1 and 0); the reward goes by them."""
+    """What the discriminator is to say of reference and recorded steps: signed (1 and -1) or binary (1 and 0); the
+    reward for style goes by it."""
     penalty: float = 10.0
-    """Weight of half the squared gradient at reference steps (R1)."""
+    """Weight of half the squared gradient of the discriminator at reference steps (R1); 0 means none."""
     hidden: tuple[int, ...] = (256, 128)
     """Widths of the discriminator's hidden layers."""
     batch: int = 512
-    """Steps of each kind in an update."""
+    """Reference steps, and as many recorded ones, in an update of the discriminator."""
     updates: int = 4
-    """Updates after an iteration."""
+    """Updates of the discriminator after each iteration of PPO."""
     memory: int = 20_000
-    """Recorded steps that are remembered."""
+    """Recorded steps that are remembered for the discriminator; old ones are dropped first."""
     remembered: float = 0.2
-    """Part of a batch that is from memory."""
+    """Share of an update's recorded steps that is from memory, between 0 and 1; the others are from the last
+    iteration."""
     kept: int = 1024
-    """Recorded steps of an iteration that go into memory."""
+    """Recorded steps of an iteration that go into the discriminator's memory."""
 
     def __post_init__(self):
         if self.labels not in LABELS:

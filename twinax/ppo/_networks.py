@@ -77,7 +77,7 @@ def orthogonal(rng: np.random.Generator, inputs: int, outputs: int, gain: float)
     q, r = np.linalg.qr(rng.normal(size=(max(inputs, outputs), min(inputs, outputs))))
     q = q * np.sign(np.diag(r))
     weight = gain * (q if outputs >= inputs else q.T)
-    return Linear(np.ascontiguousarray(weight, np.float32), np.zeros(outputs, np.float32))
+    return Linear(weight.astype(np.float32, order="C"), np.zeros(outputs, np.float32))
 
 
 def lecun_uniform(rng: np.random.Generator, inputs: int, outputs: int) -> Linear:

@@ -36,68 +36,74 @@ class Options:
     world: Control
     optimizer: Optimizer
     hidden: tuple[int, ...] = (64, 64)
-    """Widths of hidden layers."""
+    """Widths of the hidden layers of actor and critic, from the first to the last."""
     activation: str = "tanh"
-    """Between layers."""
+    """Activation function between layers: tanh, relu, leaky_relu, gelu, gelu_tanh, elu or silu."""
     policy: str = "auto"
-    """categorical, gaussian (limited by the world), tanh (stretched to the bounds), or auto."""
+    """Distribution of actions: categorical, gaussian (cut off at the world's bounds), tanh (stretched to the
+    bounds), or auto (categorical or gaussian, by the world's actions)."""
     std: str = "free"
-    """Deviation of a continuous policy: free (a vector) or state (given by the actor)."""
+    """Standard deviation of a continuous policy: free (a learned vector) or state (given by the actor for each
+    state)."""
     first_std: float = 1.0
-    """Deviation of a policy with std=free at the beginning."""
+    """Standard deviation at the beginning of a continuous policy with std=free, in the units of the actions."""
     shared: bool = False
     """Whether actor and critic share all but their last layer."""
     initial_weights: str = "orthogonal"
-    """orthogonal (gain sqrt 2; 0.01 for the actor's last layer, 1 for the critic's) or lecun_uniform (all layers)."""
+    """Initial weights: orthogonal (gain sqrt 2; 0.01 for the actor's last layer, 1 for the critic's) or
+    lecun_uniform (all layers)."""
     num_envs: int = 64
-    """Worlds side by side."""
+    """Worlds that are played side by side."""
     num_steps: int = 128
-    """Steps of each world in an iteration."""
+    """Steps that each world is played in an iteration: the length of a rollout."""
     num_epochs: int = 4
-    """Passes over a rollout."""
+    """Passes over the rollout of an iteration."""
     num_minibatches: int = 4
-    """Updates in a pass."""
+    """Minibatches of a pass over the rollout, each of which is one update."""
     groups: int = 1
-    """Worlds are shuffled within this many equal groups, so that as many devices (or fewer) learn exactly alike."""
+    """Number of equal groups of worlds within which rows are shuffled, so that as many devices (or fewer) learn
+    exactly alike."""
     gamma: float = 0.99
-    """Discount."""
+    """Discount of a reward for each step that it lies ahead."""
     gae_lambda: float = 0.95
-    """Lambda of the advantages."""
+    """Lambda of generalised advantage estimation: 0 trusts the critic, 1 the rewards."""
     clip: float = 0.2
-    """How far the ratio of probabilities may leave 1."""
+    """How far the ratio of new to old probabilities may leave 1 before the gain of an update is cut off."""
     value_clip: float = 0.2
-    """How far a value may move from the old one; 0 for any distance."""
+    """How far a value may move from the one before the update, before its loss is cut off; 0 means any distance."""
     vf_coef: float = 0.5
-    """Weight of the value's loss."""
+    """Weight of the value's loss in the loss of an update."""
     ent_coef: float = 0.01
-    """Weight of the entropy."""
+    """Weight of the policy's entropy in the loss of an update."""
     target_kl: float = 0.0
-    """Updates of an iteration end when the estimated divergence exceeds this; 0 for never."""
+    """Estimated divergence of the policy at which the updates of an iteration end early; 0 means never."""
     advantage: str = "gae"
-    """gae, or cleanrl, brax, rsl_rl as those libraries read a rollout."""
+    """How advantages are estimated: gae, or as cleanrl, brax or rsl_rl read a rollout."""
     standardise: str = "minibatch"
-    """Over what advantages are standardised: minibatch, rollout or none."""
+    """Rows over which advantages are standardised: minibatch, rollout or none."""
     advantage_deviation: str = "sample"
-    """By which deviation advantages are divided: sample (N - 1) or population (N)."""
+    """Standard deviation by which advantages are divided: sample (N - 1) or population (N)."""
     normalise_observations: bool = False
-    """Whether observations are divided by their deviation, after their mean is taken off."""
+    """Whether observations are normalised by their running mean and standard deviation."""
     observation_limit: float = 10.0
-    """Where normalised observations are cut off; 0 for nowhere."""
+    """Size at which normalised observations are cut off, in standard deviations; 0 means nowhere."""
     observation_eps: float = 1e-8
-    """Added to the variance of observations; with 0 their deviation is kept between 1e-6 and 1e6 instead."""
+    """Number that is added to the variance of observations; with 0 their standard deviation is kept between 1e-6 and
+    1e6 instead."""
     observation_statistics: str = "after_learning"
     """When the statistics of observations take in a rollout: after_learning, or before_learning from it."""
     normalise_rewards: bool = True
     """Whether rewards are divided by the deviation of discounted returns: values of hundreds, as where every step pays,
     would drown the policy's gradient."""
     reward_scale: float = 1.0
-    """Factor of rewards."""
+    """Factor by which every reward is multiplied."""
     pool: int = 0
-    """Starts kept for worlds that end, an eighth of them renewed in each iteration; 0: a new one for each end."""
+    """Starts that are kept for worlds that end, an eighth of them renewed in each iteration; 0 makes a new start for
+    each end."""
     episodes: int = 20
-    """Episodes of an evaluation."""
+    """Episodes that an evaluation plays."""
     evaluation_steps: int = 1000
-    """Length of an evaluated episode in a world without a time limit."""
+    """Steps of an evaluated episode in a world without a time limit."""
     pipelined: bool = False
     """Whether an iteration learns from the rollout of the one before while the worlds play on: a policy lag of one."""
     network: NetworkFactory | None = None

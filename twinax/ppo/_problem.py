@@ -31,11 +31,21 @@ from twinax.ppo._records import Carry, Rows
 from twinax.ppo._rollout import begin, started
 from twinax.problem import Inputs, Loss, Metrics, Problem, State, Terms
 from twinax.recipe import remembered
+from twinax.shapes import ShapeGenerator, blank
 
 DIVIDED = ("playing", "pool", "running", "hooks", "waiting")
 """Parts of the carry that devices share out."""
 ADAM = Optimizer(learning_rate=1e-3, eps=1e-5, clip_norm=0.5)
 """The optimizer where none is given, in Python and on the command line."""
+MEMORY = {
+    "networks": "the networks (ppo.hidden)",
+    "carry": "the worlds (ppo.num_envs, ppo.pool)",
+    "carry.hooks": "the discriminator's memory (amp.memory)",
+    "draws": "a rollout (ppo.num_envs, ppo.num_steps)",
+    "step": "a rollout in the networks (ppo.num_envs, ppo.num_steps, ppo.hidden, ppo.num_minibatches)",
+    "evaluation": "an evaluation (ppo.episodes, ppo.evaluation_steps)",
+}
+"""What takes memory."""
 FEW_STEPS = 2
 """Steps of each world from which parity shows a hook's loss something to learn."""
 
@@ -51,21 +61,19 @@ class PPO(Options, Problem):
         networks = {"agent": self.networks(rng)}
         if self.hooks is not None:
             networks |= self.hooks.networks(rng)
-        # Beyond every step that draws for training will reach.
-        first = numpy_draws(world.reset_draws(self.num_envs), seed, 2**31 - 1)
-        pool = numpy_draws(world.reset_draws(self.pool), seed, 2**31 - 2) if self.pool else None
-        blank = np.zeros((), np.float32)
+        playing, pool = self._first_worlds(seed)
+        zero = np.zeros((), np.float32)
         carry = Carry(
-            playing=begin(world, first),
-            pool=None if pool is None else started(world, pool),
+            playing=playing,
+            pool=pool,
             observation=RunningMoments.empty(world.observation_size) if self.normalise_observations else None,
             critic=RunningMoments.empty(world.critic_size)
             if self.normalise_observations and world.privileged
             else None,
             returned=RunningMoments.empty() if self.normalise_rewards else None,
             running=np.zeros(self.num_envs, np.float32) if self.normalise_rewards else None,
-            score=blank,
-            length=blank.copy(),
+            score=zero,
+            length=zero.copy(),
             hooks=None if self.hooks is None else self.hooks.carry(self.groups),
         )
         state = State(
@@ -76,7 +84,18 @@ class PPO(Options, Problem):
             step=np.zeros((), np.int32),
             seed=np.array(seed, np.uint32),
         )
-        return self._primed(state) if self.pipelined else state
+        return self._primed(state) if self.pipelined and not isinstance(seed, ShapeGenerator) else state
+
+    def _first_worlds(self, seed: int) -> tuple[Any, Any]:
+        """Worlds that begin, and the pool of starts."""
+        world = self.world
+        if isinstance(seed, ShapeGenerator):  # a simulator gives no shapes without numbers: what it shows stands for it
+            return tuple(blank((number, world.observation_size)) for number in (self.num_envs, self.pool))
+        # Beyond every step that draws for training will reach.
+        playing = begin(world, numpy_draws(world.reset_draws(self.num_envs), seed, 2**31 - 1))
+        if not self.pool:
+            return playing, None
+        return playing, started(world, numpy_draws(world.reset_draws(self.pool), seed, 2**31 - 2))
 
     def _primed(self, state: State) -> State:
         """With a first rollout that waits to be learned from."""
@@ -150,6 +169,7 @@ class PPO(Options, Problem):
             updates=self.num_epochs * self.num_minibatches,
             check=self._check_mode,
             watch=self.world.watch,
+            memory=MEMORY,
         )
 
     @property

@@ -75,7 +75,6 @@ def train(
     directory = RunDirectory(Path(run_dir)) if run_dir is not None else None
     if directory is not None:
         directory.refuse_if_used()
-    problem.prove.check(plan.mode)
     engine = _started(problem, plan, announce)
     _meet()  # all have looked at the directory before one of them makes it
     first = engine.state()
@@ -121,7 +120,6 @@ def resume(
         meta = checkpoint.read_meta(path)
         plan = _resumed_plan(directory, meta, changed, problem.present.unit)
         places = [*make_sinks(plan.logger), *sinks] if writes else []
-        problem.prove.check(plan.mode)
         engine = _started(problem, plan, announce)
         first = engine.state()
         state, meta = checkpoint.load(path, like=first)
@@ -165,6 +163,7 @@ def _started(problem: Problem, options: TrainOptions, announce: Announce | None)
     from twinax import engines
 
     engine = engines.make_engine(problem, options)
+    problem.prove.check(options.mode)
     engine.start(options.seed)
     if announce is not None:
         announce({"parameters": engine.num_parameters})

@@ -11,17 +11,17 @@ from typing import Any
 from twinax.brax.habits import ALWAYS, DEFAULTS, WITHIN, combined, refuse_what_brax_cannot
 from twinax.conf._mirror import CHOSEN, make_options, mirror
 from twinax.conf._registry import Experiment, Group, Preset
+from twinax.conf._sections import train_options
 from twinax.conf.experiments.ppo import (
     KEY_ALIASES,
     Learning,
     annealed,
-    check_sizes,
     options,
 )
-from twinax.engines import num_processes
+from twinax.engines import check_memory, num_processes
 from twinax.envs import Reference
 from twinax.envs.biped import Biped, Ranges, check_reference, motion_features, scripted_gait
-from twinax.envs.biped.settings import STAND_REWARDS, TASKS, WALK_REWARDS
+from twinax.envs.biped.settings import REWARDED, STAND_REWARDS, TASKS, WALK_REWARDS
 from twinax.errors import TwinaxError
 from twinax.ppo import PPO, AmpOptions, Hooks, amp, problem
 
@@ -30,6 +30,7 @@ RangesSection = mirror(Ranges)
 RewardsSection: Any = dataclasses.make_dataclass(
     "RewardsSection", [(name, float, dataclasses.field(default=weight)) for name, weight in WALK_REWARDS.items()]
 )
+RewardsSection.sentences = {name: f"Reward per second, {about}; 0 leaves it out." for name, about in REWARDED.items()}
 
 
 @dataclass
@@ -37,7 +38,7 @@ class LevelSection:
     """How much of the training is compiled."""
 
     name: str = "level_3"
-    """Chosen with level=1, 2, 3 or 4."""
+    """Level of compilation, chosen with level=1, 2, 3 or 4."""
 
 
 AmpFields = mirror(AmpOptions)
@@ -48,11 +49,11 @@ class AmpSection(AmpFields):
     """Style from reference motion."""
 
     name: str = "none"
-    """Chosen with amp=NAME: none, scripted (a gait made by geometry) or file."""
+    """Source of reference motion, chosen with amp=NAME: none, scripted (a gait made by geometry) or file."""
     file: str | None = None
-    """Reference motion, as `Reference.save` writes it."""
+    """File of reference motion for amp=file, as `Reference.save` writes it; null for none."""
     speed: float = 0.2
-    """Of the scripted gait; m/s."""
+    """Speed of the gait of amp=scripted, in m/s."""
     learning_rate: float = 1e-4
     """Step size of the discriminator."""
 
@@ -110,9 +111,7 @@ def _with_style(config: BipedRoot, world: Biped, hooks: Hooks | None) -> PPO:
     if config.amp.name != "none":
         rates = {"discriminator": config.amp.learning_rate}
         optimizer = dataclasses.replace(optimizer, separate=True, rates=rates)
-    subject = problem(world, optimizer=optimizer, hooks=hooks, **options(config.ppo))
-    check_sizes(config, subject)
-    return subject
+    return problem(world, optimizer=optimizer, hooks=hooks, **options(config.ppo))
 
 
 def by_brax(config: BipedRoot) -> Any:
@@ -127,7 +126,11 @@ def by_brax(config: BipedRoot) -> Any:
     refuse_what_brax_cannot({"": config, "ppo": config.ppo, "optimizer": config.optimizer, "trainer": config.trainer})
     from twinax.brax.training import train_with_brax
 
-    return train_with_brax
+    def train(subject: PPO, *given: Any, **options: Any) -> Any:
+        check_memory(subject, train_options(config))  # no engine of ours will
+        return train_with_brax(subject, *given, **options)
+
+    return train
 
 
 LEARNING = {

@@ -5,24 +5,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-import jax.tree_util as jtu
 
 from twinax import Optimizer
 from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sections_of
 from twinax.conf._networks import NetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import BatchSection, Root, at_least
-from twinax.conf.limits import check_memory
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError
 from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, objectives, problem
 from twinax.registry import import_code
 
+MOST_LOG_Z = 1_000_000
+"""Parameters of log Z; each is a number that is written down."""
 Grid = mirror(Hypergrid, leave_out=["reward"], name="hypergrid")
 
 
@@ -31,7 +29,7 @@ class OwnSection:
     """The reward that a world has of its own."""
 
     name: str = "own"
-    """Chosen with proxy=NAME."""
+    """Name of the choice that proxy=NAME makes."""
 
 
 @dataclass
@@ -39,9 +37,9 @@ class LogZSection:
     """What every objective has beside its own options."""
 
     log_z_size: int = 1
-    """Parameters whose sum is log Z; the more there are, the faster it moves."""
+    """Number of parameters whose sum is log Z; the more there are, the faster it moves."""
     log_z_init: float = 0.0
-    """First value of each of those parameters."""
+    """First value of each of the parameters whose sum is log Z."""
 
 
 @dataclass
@@ -49,9 +47,9 @@ class GflownetOptimizer(mirror(Optimizer, leave_out=["rates", "clip_by"])):
     """The update, with a step size of its own for log Z."""
 
     learning_rate: float = 1e-3
-    """Step size of everything but log Z."""
+    """Step size of every parameter but log Z."""
     log_z_learning_rate: float = 0.1
-    """Step size of log Z."""
+    """Step size of the parameters of log Z."""
 
 
 @dataclass
@@ -177,12 +175,13 @@ def _given(function: Callable[..., Any], first: str) -> Callable[..., Any]:
 def build_problem(config: GflownetRoot):
     """The GFlowNet problem of a configuration."""
     at_least(1, objective__log_z_size=config.objective.log_z_size)
+    if config.objective.log_z_size > MOST_LOG_Z:
+        raise TwinaxError(f"objective.log_z_size is {config.objective.log_z_size}; it must be at most {MOST_LOG_Z}")
     env = make_options(config.env, "env")
     if not isinstance(env, Environment):
         raise TwinaxError(f"env={config.env.name} makes a {type(env).__name__}; a world is a tx.envs.Environment")
     if not isinstance(config.proxy, OwnSection):
         env = env.with_reward(make_options(config.proxy, "proxy"))
-    check_sizes(config, env)
     objective = config.objective
     return problem(
         env,
@@ -194,31 +193,6 @@ def build_problem(config: GflownetRoot):
         metrics=make_options(config.metrics),
         log_z=(objective.log_z_init,) * objective.log_z_size,
         network=make_network(config.policy, "policy"),
-    )
-
-
-def check_sizes(config: GflownetRoot, env: Environment) -> None:
-    """Refuse problems that do not fit into memory."""
-    policy, metrics, batch, seeds = config.policy, config.metrics, config.trainer.batch_size, config.seeds
-    number = 8.0 if config.trainer.dtype == "float64" else 4.0
-    times, actions = float(env.max_steps), float(env.num_actions)
-    inputs = 0.0 if policy.network != "mlp" else float(env.observation_size)
-    widths = [inputs, *map(float, policy.hidden), actions + env.num_backward_actions + 1]
-    parameters = (1 if policy.shared else 3) * sum(inputs * outputs for inputs, outputs in itertools.pairwise(widths))
-    # Parameters, gradient and two moments; then, for each transition, its draws and what the backward pass keeps.
-    # The evaluation looks at its trajectories in the same way, but without a backward pass.
-    row = (2 * actions + 2 * sum(widths[1:])) * number
-    state = sum(leaf.nbytes for leaf in jtu.tree_leaves(env.reset(1)))
-    check_memory(
-        {
-            "the networks (policy.hidden, env)": 4 * parameters * number * seeds,
-            "a batch (trainer.batch_size, policy.hidden, env)": batch * times * row * seeds,
-            "an evaluation (metrics.samples, policy.hidden, env)": metrics.samples * times * row / 2,
-            "the store of samples (metrics.fifo, env)": metrics.fifo * float(state) * seeds,
-            "log Z (objective.log_z_size)": 4 * number * config.objective.log_z_size * seeds,
-            "the log of a chunk (trainer.chunk)": 10 * number * config.trainer.chunk * seeds,
-            "a mark for each mode (env, trainer.batch_size)": float(env.num_modes) * (4 * batch + 1) * seeds,
-        }
     )
 
 

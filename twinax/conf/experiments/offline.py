@@ -7,15 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from twinax import Optimizer
 from twinax.agents import load_pretrained
 from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sections_of
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import BatchSection, Root, at_least
 from twinax.conf.experiments._offline_published import HINTS, KEY_ALIASES, PUBLISHED, STATES, published_presets
-from twinax.conf.limits import check_memory
 from twinax.envs import PointMaze
 from twinax.errors import TwinaxError, UnknownName
 from twinax.offline import (
@@ -25,7 +22,6 @@ from twinax.offline import (
     Dataset,
     GymnasiumTask,
     MazeTask,
-    Sizes,
     Task,
     collect_maze,
     label_maze,
@@ -39,42 +35,45 @@ class DataSection:
     """Where the rows are from. Without a file they are walks in the task's maze."""
 
     file: str | None = None
-    """Pretraining data (also data=FILE): OGBench, D4RL, Minari, ExORL or plain arrays; null collects walks."""
+    """File of pretraining data (also data=FILE): OGBench, D4RL, Minari, ExORL or plain arrays; null collects walks
+    in the maze."""
     finetune: str | None = None
-    """Labelled data of the task; null takes those of `file`."""
+    """File of labelled data of the task, for finetuning; null takes the data of `file`."""
     validation: str | None = None
-    """Data on which the losses are shown at each evaluation."""
+    """File of data on which the losses are shown at each evaluation; null shows none."""
     format: str | None = None
-    """Format of the files; null looks at them."""
+    """Format of the files: ogbench, d4rl, minari, exorl or arrays; null finds it out by looking at them."""
     low: Any = None
-    """Smallest action of the files' box, a number or a list; actions are scaled to [-1, 1] (null: what the file says,
-    or -1)."""
+    """Smallest action of the files' box, a number or a list, which is scaled to -1; null: what the file says, or -1."""
     high: Any = None
-    """Largest action of that box; evaluations act in the box, too (null: what the file says, or 1)."""
+    """Largest action of the files' box, a number or a list, which is scaled to 1; null: what the file says, or 1.
+    Evaluations act in that box."""
     rows: int | None = None
-    """Rows that are used of `file`, from the beginning; null takes all."""
+    """Rows of `file` that are used, from the beginning; null takes all."""
     finetune_rows: int | None = None
-    """Rows that are used of the labelled data; null takes as many as `rows`."""
+    """Rows of the labelled data that are used, from the beginning; null takes as many as `rows`."""
     mapped: bool | None = None
     """Whether observations and actions stay on the disk; null: if they take more than half of the free memory."""
     normalise: str = "normal"
-    """Observations: none, normal (mean 0, variance 1) or bounded (from -1 to 1); images are never normalised."""
+    """How observations are normalised: none, normal (mean 0, variance 1) or bounded (from -1 to 1); images never
+    are."""
     own_statistics: bool = False
-    """Whether finetuning data are normalised by their own statistics, as in the released agents."""
+    """Whether finetuning data are normalised by their own statistics, as in the released agents, or by those of
+    pretraining."""
     frame_stack: int = 1
-    """Images that are seen at once."""
+    """Images that an agent sees at once, the present one included."""
     augment: float = 0.0
-    """Probability that the images of a batch are cropped at random."""
+    """Probability that the images of a batch are cropped at random, between 0 and 1."""
     trajectories: int = 400
-    """Walks to collect."""
+    """Walks that are collected in the maze where no file is given."""
     steps: int = 250
-    """Steps of a walk."""
+    """Steps of each walk that is collected."""
     walk: str = "navigate"
-    """navigate (to random goals, with a noisy hand) or random."""
+    """How collected walks go: navigate (to random goals, with a noisy hand) or random."""
     noise: float = 0.5
-    """Noise of the hand."""
+    """Standard deviation of the noise on the actions of walk=navigate, of which the largest is 1."""
     seed: int = 0
-    """Of the walks."""
+    """Root of the random numbers of collected walks."""
 
 
 @dataclass
@@ -82,23 +81,24 @@ class TaskSection:
     """What the agent is judged by."""
 
     name: str = "maze"
-    """Chosen with task=NAME: maze, gymnasium or none."""
+    """What the agent is judged by, chosen with task=NAME: maze, gymnasium or none."""
     walls: str = "medium"
-    """maze: its name."""
+    """Name of the maze of task=maze: open, u, medium or large; or its rows as text, where # is a wall."""
     inertia: bool = False
-    """maze: whether actions push the point."""
+    """Whether actions push the point of task=maze, so that its velocity is part of what is seen."""
     goal: list[float] = field(default_factory=lambda: [1.5, 1.5])
-    """maze: where the goal is, x and y in cells."""
+    """Place of the goal of task=maze, x and y in cells."""
     positive: bool = False
-    """maze: whether rewards are 1 at the goal and 0 elsewhere, in place of 0 and -1."""
+    """Whether rewards of task=maze are 1 at the goal and 0 elsewhere, in place of 0 and -1."""
     reach: float = 0.0
-    """maze: how far the reward reaches beyond the goal, in cells, falling off like a bell; 0: only at the goal."""
+    """How far the reward of task=maze reaches beyond the goal, in cells, falling off like a bell; 0 means only at
+    the goal."""
     env: str | None = None
-    """gymnasium: the id of the environment."""
+    """Id of the Gymnasium environment of task=gymnasium, such as Pendulum-v1; null for other tasks."""
     episodes: int = 64
-    """Episodes of an evaluation."""
+    """Episodes that an evaluation plays."""
     copies: int = 10
-    """gymnasium: environments that run at once."""
+    """Environments of task=gymnasium that run at once."""
 
 
 @dataclass
@@ -106,11 +106,12 @@ class PhasesSection:
     """Pretraining without rewards, then finetuning with them."""
 
     pretrain: int = 2_000
-    """Steps of pretraining; the others of trainer.steps are finetuning."""
+    """Training steps of pretraining; the others of trainer.steps are finetuning."""
     finetune: int | None = None
-    """Steps of finetuning, in place of trainer.steps, which becomes the sum of both (null: trainer.steps counts)."""
+    """Training steps of finetuning, in place of trainer.steps, which becomes the sum of both; null: trainer.steps
+    counts."""
     pretrained: str | None = None
-    """A run whose checkpoint takes the place of pretraining."""
+    """Directory of a run whose checkpoint takes the place of pretraining; null pretrains."""
 
 
 @dataclass
@@ -140,8 +141,8 @@ class PresetSection:
     """Which set of defaults this is."""
 
     name: str = "small"
-    """Chosen with preset=NAME: small (a few minutes on two cores), paper (the published sizes), or an agent and a
-    domain with their published settings, such as infom_cheetah or rebrac_visual_cube_single."""
+    """Set of defaults, chosen with preset=NAME: small (a few minutes on two cores), paper (the published sizes), or an
+    agent and a domain with their published settings, such as infom_cheetah or rebrac_visual_cube_single."""
 
 
 SMALL = {
@@ -184,7 +185,6 @@ def build_problem(config: OfflineRoot):
     validation = None
     if config.data.validation is not None:
         validation = in_task(config, read(config, config.data.validation, None)).normalised(statistics).placed()
-    check_sizes(config, raw, sizes)
     return problem(
         agent,
         pretraining if state is None and (steps or finetuning is None) else None,
@@ -252,28 +252,6 @@ def read(config: OfflineRoot, path: str, rows: int | None) -> Dataset:
     box = {name: side for name in ("low", "high") if (side := getattr(config.data, name)) is not None}
     found = read_dataset(Path(path), config.data.format, config.data.mapped, **box)
     return found if rows is None or rows >= found.rows else found.first(rows)
-
-
-def check_sizes(config: OfflineRoot, data: Dataset, sizes: Sizes) -> None:
-    """Refuse problems that do not fit into memory."""
-    number = 8.0 if config.trainer.dtype == "float64" else 4.0
-    width, rows = float(max(config.agent.hidden)), float(config.trainer.batch_size)
-    latent = float(getattr(config.agent, "width", 0))
-    layers = len(config.agent.hidden) * width**2 + (latent + sizes.observation) * width
-    images = float(np.prod(sizes.shape[:-1])) if sizes.images else 0.0
-    of_entry = data.observations.itemsize if sizes.images else number
-    in_memory = not data.mapped or (number == 8.0 and not sizes.images)  # mapped files hold float32
-    of_row = float(np.prod(data.observations.shape[1:])) * of_entry if in_memory else 16.0
-    check_memory(
-        {
-            "the networks (agent.hidden)": 40 * layers * number * config.seeds,
-            "a batch (trainer.batch_size, agent.hidden)": 40 * rows * (width + rows) * number * config.seeds,
-            # About 50 numbers for a pixel in each of 8 encoders
-            "a batch of images (trainer.batch_size)": 400 * rows * images * number * config.seeds,
-            "the data": 3.0 * data.rows * of_row,
-            "the log of a chunk (trainer.chunk)": 40 * number * config.trainer.chunk * config.seeds,
-        }
-    )
 
 
 EXPERIMENT = Experiment(

@@ -12,7 +12,6 @@ from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sect
 from twinax.conf._networks import NetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import CompareSection, Root
-from twinax.conf.limits import check_memory
 from twinax.envs import CONTROLS, Control, Discrete
 from twinax.errors import TwinaxError
 from twinax.ppo import ADAM, PPO, problem
@@ -21,8 +20,11 @@ OptimizerSection = mirror(Optimizer, leave_out=["rates", "clip_by"])
 
 
 @dataclass
-class PpoSection(mirror(PPO, leave_out=["world", "optimizer", "hooks", "network"], anneal=False), NetworkSection):
+class PpoSection(mirror(PPO, leave_out=["world", "optimizer", "hooks", "network"]), NetworkSection):
     """How PPO learns."""
+
+    anneal: bool = False
+    """Whether step sizes fall in a straight line to `optimizer.decay_to` times their first value at the last update."""
 
 
 @dataclass
@@ -30,7 +32,7 @@ class CompatSection:
     """Whose habits are followed."""
 
     name: str = "twinax"
-    """Chosen with compat=NAME: twinax, cleanrl or brax."""
+    """Library whose habits are followed, chosen with compat=NAME: twinax, cleanrl or brax."""
 
 
 @dataclass
@@ -58,9 +60,7 @@ def build_problem(config: PpoRoot) -> PPO:
         raise TwinaxError(f"env={config.env.name} makes a {type(world).__name__}; PPO plays a tx.envs.Control")
     if config.compat.name == "brax" and config.ppo.policy == "tanh" and isinstance(world.actions, Discrete):
         config.ppo.policy = "auto"  # in the configuration, so that config.yaml says what is done
-    subject = problem(world, optimizer=annealed(config), **options(config.ppo))
-    check_sizes(config, subject)
-    return subject
+    return problem(world, optimizer=annealed(config), **options(config.ppo))
 
 
 def options(section: Any) -> dict[str, Any]:
@@ -75,22 +75,6 @@ def annealed(config: Learning) -> Optimizer:
     updates = config.trainer.steps * config.ppo.num_epochs * config.ppo.num_minibatches
     own = config.optimizer.decay_steps
     return make_options(config.optimizer, decay_steps=updates if config.ppo.anneal and not own else own)
-
-
-def check_sizes(config: Learning, subject: PPO) -> None:
-    """Refuse problems that do not fit into memory."""
-    number = 8.0 if config.trainer.dtype == "float64" else 4.0
-    rows, width = float(subject.num_envs) * subject.num_steps, float(max(subject.hidden, default=1))
-    part = rows / subject.num_minibatches
-    seen = 2.0 * (subject.world.observation_size + subject.world.critic_size) + 12
-    check_memory(
-        {
-            "a rollout (ppo.num_envs, ppo.num_steps)": 3 * rows * (seen + width) * number * config.seeds,
-            "a minibatch (ppo.hidden, ppo.num_minibatches)": 12 * part * width * number * config.seeds,
-            "the networks (ppo.hidden)": 12 * width * (width * len(subject.hidden) + seen) * number * config.seeds,
-            "the log of a chunk (trainer.chunk)": 20 * number * config.trainer.chunk * config.seeds,
-        }
-    )
 
 
 TRAINER = {"chunk": 5}

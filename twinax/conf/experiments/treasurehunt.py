@@ -11,7 +11,6 @@ from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sect
 from twinax.conf._networks import NetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import BatchSection, Root, at_least
-from twinax.conf.limits import check_memory
 from twinax.envs import WORLDS, TreasureHunt, World
 from twinax.errors import TwinaxError
 from twinax.iqn import Learners, Players, ReplayOptions, problem, scripted_epoch
@@ -23,8 +22,11 @@ LEFT_OUT = ("count", "batch_size", "replay", "network")
 
 
 @dataclass
-class ModelSection(mirror(Learners, leave_out=LEFT_OUT, parallel=True), NetworkSection):
+class ModelSection(mirror(Learners, leave_out=LEFT_OUT), NetworkSection):
     """How agents learn."""
+
+    parallel: bool = True
+    """Whether all agents act and learn in one batched computation, or else one after the other."""
 
 
 @dataclass
@@ -32,9 +34,9 @@ class PlayersSection:
     """Agents of the world that do not learn; the others do."""
 
     random: int = 0
-    """Agents that act at random."""
+    """Agents of the world that act at random."""
     seeker: int = 0
-    """Agents that walk to the nearest thing of value in view."""
+    """Agents of the world that walk to the nearest thing of value in view."""
 
 
 @dataclass
@@ -42,9 +44,9 @@ class EvaluationSection:
     """How agents are judged."""
 
     worlds: int = 16
-    """Worlds that are played for each way of acting."""
+    """Worlds that an evaluation plays for each way of acting: greedy, nearly greedy and random."""
     epsilon: float = 0.05
-    """Probability of a random action in the second way."""
+    """Probability of a random action in the nearly greedy way of acting of an evaluation."""
     film: bool = True
     """Whether each evaluation leaves a GIF of one world."""
 
@@ -54,11 +56,11 @@ class PresetSection:
     """Which set of defaults this is."""
 
     name: str = "default"
-    """Chosen with preset=NAME."""
+    """Set of defaults, chosen with preset=NAME: default, seed or sorrel."""
     worlds: int = 1
-    """Worlds that are played at once."""
+    """Worlds that are played at once in an epoch."""
     train_steps: int = 1
-    """Train steps of every agent after an epoch."""
+    """Train steps of every learning agent after an epoch."""
 
 
 @dataclass
@@ -131,7 +133,6 @@ def build_problem(config: TreasurehuntRoot):
     at_least(0, players__random=players.random, players__seeker=players.seeker)
     at_least(1, preset__worlds=config.preset.worlds, preset__train_steps=config.preset.train_steps)
     at_least(1, evaluation__worlds=config.evaluation.worlds)
-    check_sizes(config, world)
     scripted = {rule: Players(count, rule) for rule, count in vars(players).items() if count}
     count = world.num_agents - players.random - players.seeker
     if count < 1:
@@ -172,30 +173,6 @@ def play_scripted(config: TreasurehuntRoot, agent: int, seed: int) -> tuple[Worl
     rules = ["seeker"] * wanted.seeker + ["random"] * (others - wanted.seeker)
     rules.insert(agent, "random")  # a seat that is never asked
     return world, scripted_epoch(world, rules, seed)
-
-
-def check_sizes(config: TreasurehuntRoot, world: World) -> None:
-    """Refuse problems that do not fit into memory."""
-    number = 8.0 if config.trainer.dtype == "float64" else 4.0
-    model, replay, agents = config.model, config.replay, float(world.num_agents) * config.seeds
-    inputs = float(replay.frames) * world.observation_size
-    parameters = inputs * model.width + 2.0 * model.width**2 + model.cosines * model.width
-    rows = float(config.trainer.batch_size) * model.quantiles
-    slot = world.view_cells + 8.0 + number
-    cells = float(world.height) * world.width * world.turns
-    check_memory(
-        {
-            "the networks (model.width, replay.frames, world.radius)": 6 * parameters * number * agents,
-            "the replay (replay.memory, preset.worlds, world.radius)": slot
-            * replay.memory
-            * config.preset.worlds
-            * agents,
-            "a batch (trainer.batch_size, model.quantiles, model.width)": 8 * rows * model.width * number * agents,
-            "the draws of an epoch (world.height, world.width, world.turns)": cells * config.preset.worlds * number,
-            "an evaluation (evaluation.worlds, world.height, world.width)": cells * config.evaluation.worlds * number,
-            "the log of a chunk (trainer.chunk)": 10 * number * config.trainer.chunk * config.seeds,
-        }
-    )
 
 
 SEED = {

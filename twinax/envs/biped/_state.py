@@ -71,21 +71,21 @@ class Ranges:
     """
 
     friction: tuple[float, float] = (1.0, 1.0)
-    """Factor of the sliding friction of every contact."""
+    """Smallest and largest factor of the sliding friction of every contact; [1, 1] means no variation."""
     mass: tuple[float, float] = (1.0, 1.0)
-    """Factor of all masses and inertias."""
+    """Smallest and largest factor of all masses and inertias; [1, 1] means no variation."""
     gain: tuple[float, float] = (1.0, 1.0)
-    """Factor of the servos' stiffness."""
+    """Smallest and largest factor of the servos' stiffness; [1, 1] means no variation."""
     joint_offset: float = 0.0
-    """Largest error of a joint's zero; rad."""
+    """Largest error of what a servo takes for zero, in rad; 0 means none."""
     gravity_noise: float = 0.0
-    """Standard deviation of each part of the seen direction of gravity."""
+    """Standard deviation of the noise on each part of the sensed direction of gravity; 0 means none."""
     gyro_noise: float = 0.0
-    """rad/s."""
+    """Standard deviation of the noise on the gyro, in rad/s; 0 means none."""
     angle_noise: float = 0.0
-    """rad."""
+    """Standard deviation of the noise on sensed joint angles, in rad; 0 means none."""
     speed_noise: float = 0.0
-    """Of joint velocities; rad/s."""
+    """Standard deviation of the noise on sensed joint velocities, in rad/s; 0 means none."""
 
     def __post_init__(self):
         for entry in fields(self):

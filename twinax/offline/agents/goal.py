@@ -59,9 +59,9 @@ class GCIVL(GCBC):
     """Values of goals without actions, by an expectile over what followed (Park et al., 2023)."""
 
     expectile: float = 0.9
-    """Of the values of what followed."""
+    """Expectile of the values of what followed that V approaches; above 0.5 it leans to the best."""
     alpha: float = 10.0
-    """Power of the advantage in the actor's weights."""
+    """Power of the advantage in the weights with which the actor clones actions."""
 
     name: ClassVar[str] = "gcivl"
     valued_by: ClassVar[str] = "value"
@@ -137,11 +137,11 @@ class HIQL(GCIVL):
 
     expectile: float = 0.7
     alpha: float = 3.0
-    """Power of the advantage in the low level's weights."""
+    """Power of the advantage in the weights of the low level's cloning."""
     high_alpha: float = 3.0
-    """The same of the high level."""
+    """Power of the advantage in the weights of the high level's cloning of subgoals."""
     width: int = 10
-    """Of a subgoal's representation, a point on a sphere."""
+    """Width of a subgoal's representation, a point on a sphere."""
 
     name: ClassVar[str] = "hiql"
     trained: Trained = both("value", "subgoal", "actor", "high_actor")
@@ -208,9 +208,9 @@ class QRL(GCBC):
     """Distances as large as they can be while no single step is longer than 1 (Wang et al., 2023)."""
 
     width: int = 64
-    """Of the representation in which distances are measured."""
+    """Width of the representation in which distances are measured."""
     alpha: float = 0.003
-    """Weight of cloning."""
+    """Weight of cloning the data's actions in the actor's loss."""
     slack: float = 0.05
     """Mean squared excess of a step's distance over 1 that is allowed."""
 

@@ -27,27 +27,27 @@ class InFOM(Agent):
 
     value_norm: bool = False
     width: int = 512
-    """Of the latents."""
+    """Width of the latents that stand for intentions."""
     expectile: float = 0.9
-    """Of the returns over latents, that Q approaches."""
+    """Expectile of the returns over latents that Q approaches; above 0.5 it leans to the best."""
     kl_weight: float = 0.01
-    """Weight of the latents' distance from a standard normal distribution."""
+    """Weight of the latents' divergence from a standard normal distribution."""
     alpha: float = 10.0
-    """Weight of cloning."""
+    """Weight of cloning the data's actions in the actor's loss."""
     goals: int = 16
-    """States generated for a critic's target."""
+    """Future states that the flow generates for a critic's target."""
     flow_steps: int = 10
-    """Steps of the flow."""
+    """Steps in which the flow is integrated."""
     clip_goals: bool = True
-    """Whether generated states stay within the data's range; encoded states have none."""
+    """Whether generated states are cut off at the data's range; encoded states have none."""
     aggregation: str = "min"
-    """Of the members of Q in the actor's loss: min or mean."""
+    """How the two critics become one Q in the actor's loss: min or mean."""
     normalise: bool = False
-    """Whether the actor's objective is divided by its mean size."""
+    """Whether the actor's objective is divided by the mean size of Q."""
     latents: str = "prior"
-    """Of a critic's target: prior, or encoding (of the next state and action)."""
+    """Where the latents of a critic's target are from: prior, or encoding (of the next state and action)."""
     std: str = "one"
-    """The actor's standard deviation: one, free or state."""
+    """Standard deviation of the actor: one (always 1), free (a learned vector) or state (a layer of its own)."""
 
     name: ClassVar[str] = "infom"
     flax_names: ClassVar[dict[str, str]] = {"field": "critic_vf", "intention": "intention_encoder"}

@@ -23,13 +23,13 @@ class Contrastive(Agent):
     of goals weighted by how much likelier they are after its action."""
 
     alpha: float = 0.1
-    """Weight of cloning."""
+    """Weight of cloning the data's actions in the actor's loss."""
     width: int = 512
-    """Of the two representations."""
+    """Width of the two representations whose product is the critic."""
     normalise: bool = True
-    """Whether the actor's objective is divided by its mean size."""
+    """Whether the actor's objective is divided by the mean size of Q."""
     std: str = "one"
-    """The actor's standard deviation: one, free or state."""
+    """Standard deviation of the actor: one (always 1), free (a learned vector) or state (a layer of its own)."""
 
     least_rows: ClassVar[int] = 2
     needs: ClassVar[tuple[str, ...]] = ("goals",)
@@ -71,7 +71,8 @@ class CRL(Contrastive):
     """Goals are later states of the same trajectory; the others of the batch are the contrast."""
 
     symmetric: bool = False
-    """Rows and columns in place of rows with a penalty on their log partition."""
+    """Whether the contrastive loss goes over rows and columns, in place of rows with a penalty on their log
+    partition."""
 
     name: ClassVar[str] = "crl_infonce"
 
@@ -96,7 +97,7 @@ class TDInfoNCE(Contrastive):
     """The contrast is bootstrapped: the next state now, or what the target says follows the next state and action."""
 
     aggregation: str = "mean"
-    """Of the members' logits: mean or min."""
+    """How the logits of the two critics become one: mean or min."""
 
     name: ClassVar[str] = "td_infonce"
     needs: ClassVar[tuple[str, ...]] = ("next_actions", "goals")

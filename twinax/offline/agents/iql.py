@@ -31,13 +31,13 @@ class IQL(Agent):
     """Values by an expectile of Q over the data's actions; the actor clones what was better than expected."""
 
     expectile: float = 0.9
-    """Of Q, that V approaches; above 0.5 it leans to the best actions in the data."""
+    """Expectile of Q that V approaches; above 0.5 it leans to the best actions in the data."""
     alpha: float = 10.0
-    """awr: power of the advantage; ddpgbc: weight of cloning."""
+    """Power of the advantage in the weights of cloning (extraction=awr), or the weight of cloning (ddpgbc)."""
     extraction: str = "awr"
     """How the actor follows the critic: awr (weighted cloning) or ddpgbc (gradient of Q, and cloning)."""
     std: str = "one"
-    """The actor's standard deviation: one, free or state."""
+    """Standard deviation of the actor: one (always 1), free (a learned vector) or state (a layer of its own)."""
 
     name: ClassVar[str] = "iql"
     valued_by: ClassVar[str] = "value"

@@ -20,7 +20,7 @@ class LatentIQL(IQL):
     """Implicit Q-learning with a latent beside the state. In finetuning it is the one inferred from rewards."""
 
     width: int = 512
-    """Of latents and representations."""
+    """Width of latents and representations."""
 
     actor_sees: ClassVar[str] = "latent"
 
@@ -100,15 +100,16 @@ class ForwardBackward(LatentIQL):
     """Successor measures as products F(s, a, z) . B(s'); a reward's latent is its mean over B."""
 
     alpha_repr: float = 10.0
-    """Weight of cloning while the representations are learned."""
+    """Weight of cloning the data's actions while the representations are learned."""
     orthonormal: float = 1.0
-    """Weight of B's orthonormality."""
+    """Weight of the loss that keeps the backward representation orthonormal."""
     mix: float = 0.5
-    """Part of the latents that are random; the others are B of states in the batch."""
+    """Share of the latents that are random, between 0 and 1; the others are backward representations of states in
+    the batch."""
     aggregation: str = "mean"
-    """Of the members of the target's measure: mean or min."""
+    """How the two target measures become one: mean or min."""
     normalise: bool = False
-    """Whether the actor's objective is divided by its mean size while the representations are learned."""
+    """Whether the actor's objective is divided by the mean size of Q while the representations are learned."""
 
     name: ClassVar[str] = "fb_repr"
     least_rows: ClassVar[int] = 2

@@ -29,11 +29,11 @@ class MBPOReBRAC(ReBRAC):
     """
 
     rollouts: int = 256
-    """Rows of the batch from which the model is rolled out, at every step."""
+    """Rows of each batch from which the model is rolled out."""
     rollout_steps: int = 1
     """Steps of a rollout; each goes on from where the last one led."""
     capacity: int = 25_600
-    """Imagined rows that are kept."""
+    """Imagined rows that are kept; old ones are dropped first."""
 
     name: ClassVar[str] = "mbpo_rebrac"
     encodes: ClassVar[bool] = False

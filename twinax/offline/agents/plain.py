@@ -20,7 +20,7 @@ class BC(Agent):
     """Behavioural cloning, in both phases."""
 
     std: str = "one"
-    """The actor's standard deviation: one, free or state."""
+    """Standard deviation of the actor: one (always 1), free (a learned vector) or state (a layer of its own)."""
 
     name: ClassVar[str] = "bc"
     trained: ClassVar[dict[str, tuple[str, ...]]] = {"pretrain": ("actor",), "finetune": ("actor",)}
@@ -56,13 +56,13 @@ class FQL(Agent):
     """A flow clones the data; an actor of one step follows both the flow and Q (Park et al., 2025)."""
 
     alpha: float = 10.0
-    """Weight of the flow in the actor's loss."""
+    """Weight of cloning by the flow in the actor's loss."""
     flow_steps: int = 10
-    """Steps of the flow."""
+    """Steps in which the flow is integrated."""
     aggregation: str = "mean"
-    """Of the members of the target's Q: mean or min."""
+    """How the two target critics become one Q: mean or min."""
     normalise: bool = False
-    """Whether the actor's objective is divided by its mean size."""
+    """Whether the actor's objective is divided by the mean size of Q."""
     actor_freq: int = 1
 
     name: ClassVar[str] = "fql"

@@ -21,13 +21,13 @@ class ReBRAC(Agent):
     """TD3 with penalties on the distance from the data's actions, in the actor and in the critic."""
 
     alpha_actor: float = 0.0
-    """Weight of the actor's distance from the data's actions."""
+    """Weight of the actor's squared distance from the data's actions."""
     alpha_critic: float = 0.0
-    """Weight of the next action's distance from the data's."""
+    """Weight of the next action's squared distance from the data's, in the critic's target."""
     noise: float = 0.2
-    """Noise of the next action."""
+    """Standard deviation of the noise on the next action of a critic's target."""
     noise_clip: float = 0.5
-    """Largest noise of the next action."""
+    """Size at which the noise on the next action is cut off."""
 
     name: ClassVar[str] = "rebrac"
     valued_by: ClassVar[str] = "critic"
@@ -105,15 +105,15 @@ class DinoReBRAC(ReBRAC):
     """
 
     repr_noise: float = 0.5
-    """Noise of the two views of a state; those of an image are random crops."""
+    """Standard deviation of the noise that makes two views of a state; those of an image are random crops."""
     repr_clip: float = 1.0
-    """Largest noise of a view."""
+    """Size at which the noise of a view is cut off."""
     repr_temp: float = 0.1
-    """Temperature of the student."""
+    """Temperature of the student's softmax over its representation."""
     target_repr_temp: float = 0.04
-    """Temperature of the teacher."""
+    """Temperature of the teacher's softmax over its representation."""
     width: int = 512
-    """Of the representation, unless an encoder is named."""
+    """Width of the representation, unless an encoder is named."""
 
     name: ClassVar[str] = "dino_rebrac"
     reads_nothing: ClassVar[tuple[str, ...]] = ("encoder", "critic", "actor")
