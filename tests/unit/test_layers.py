@@ -17,7 +17,7 @@ ROOT = Path(twinax.__file__).parent
 LEVELS = (
     ("errors", "types", "memory", "interval", "episode"),
     ("arguments", "platforms", "ranges", "registry", "objects"),
-    ("tree", "train_options", "recipe", "exportable"),
+    ("tree", "train_options", "recipe", "exportable", "blame"),
     ("ops",),
     ("noise", "ring"),
     ("networks", "optimizer", "parts"),

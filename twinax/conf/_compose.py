@@ -31,8 +31,8 @@ def compose(overrides: Sequence[str] = ()) -> Any:
     """
     experiment, rest = _choose_experiment(overrides)
     experiment = experiment.opened(_named_code(rest, experiment))
-    choices, values = _sort_overrides(rest, experiment)
-    return _finish(_set_values(_compose_groups(experiment, choices), values, experiment))
+    choices, values = sort_overrides(rest, experiment)
+    return _finish(set_values(_compose_groups(experiment, choices), values, experiment))
 
 
 def restore_run(run: Path | str, overrides: Sequence[str] = (), trust: bool = False) -> Any:
@@ -71,7 +71,7 @@ def restore(
     if not trust and (named := origin.named_code(stored)):
         raise origin.untrusted(source, named, "nothing shows who wrote it")
     experiment = find_experiment(str(stored.get("experiment", "gflownet")))
-    choices, values = _sort_overrides(overrides, experiment)
+    choices, values = sort_overrides(overrides, experiment)
     if choices:
         name, choice = next(iter(choices.items()))
         raise TwinaxError(f"{name}={choice} cannot change in an existing run: start a new one with `twinax train`")
@@ -86,7 +86,7 @@ def restore(
         merged = OmegaConf.merge(_compose_groups(experiment, chosen), dict(stored))
     except OmegaConfBaseException as error:
         raise TwinaxError(f"{source} does not fit this version: {_first_line(error)}") from error
-    return _finish(_set_values(merged, values, experiment))
+    return _finish(set_values(merged, values, experiment))
 
 
 def split_commas(overrides: Sequence[str]) -> list[list[str]]:
@@ -118,7 +118,7 @@ def _named_code(overrides: Sequence[str], experiment: Experiment) -> dict[str, s
     return found
 
 
-def _sort_overrides(overrides: Sequence[str], experiment: Experiment) -> tuple[dict[str, str], dict[str, Any]]:
+def sort_overrides(overrides: Sequence[str], experiment: Experiment) -> tuple[dict[str, str], dict[str, Any]]:
     """Group choices by group, and values by key, both under present names."""
     choices: dict[str, str] = {}
     values: dict[str, Any] = {}
@@ -269,7 +269,7 @@ def _stored_name(choice: str) -> str:
     return re.sub(r"\W", "_", choice) if is_code(choice) else choice
 
 
-def _set_values(config, values: dict[str, Any], experiment: Experiment):
+def set_values(config, values: dict[str, Any], experiment: Experiment):
     from omegaconf import OmegaConf
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
 

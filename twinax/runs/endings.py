@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from twinax import blame
 from twinax.errors import TwinaxError
 from twinax.problem import State
 from twinax.runs.callbacks import named
@@ -118,7 +119,8 @@ def _broken(book: Bookkeeping, what: str, error: Exception) -> str:
     """A sentence on what a stranger's code did to a run, which ends as failed."""
     book.end("failed")
     reason = " ".join(str(error).split())
-    reason = reason if isinstance(error, TwinaxError) else f"{type(error).__name__}: {reason}".rstrip(": ")
+    if not isinstance(error, TwinaxError):
+        reason = blame.tell(error) or f"{type(error).__name__}: {reason}".rstrip(": ")
     saved = f"the training until then is saved in {book.saved}; mend the cause and " if book.saved else ""
     return f"{what} ({reason}); {saved}{book.how_to_resume}"
 

@@ -88,8 +88,9 @@ def train(
 @checked
 def resume(
     run_dir: Path | str,
-    problem: Problem,
+    problem: Problem | None = None,
     *,
+    trust: bool = False,
     progress: bool | None = None,
     config: Mapping[str, Any] | None = None,
     announce: Announce | None = None,
@@ -103,6 +104,9 @@ def resume(
 
     A run whose steps are all done, but which was killed or failed before it was finished, is finished.
 
+    problem    what is trained; a run that was started in Python knows the call that made its problem, if all that was
+               given there can be written down, and builds it again
+    trust      whether code of other packages may run that the files of somebody else's run name
     changed    fields of `TrainOptions`: steps are those of the whole run, those already done included; the mode may
                differ from before, since every engine reads every engine's checkpoints; dtype and seeds may not
     warn       gets a sentence for each checkpoint that is refused (default: printed on standard error)
@@ -110,10 +114,11 @@ def resume(
     callbacks  as in `train`; settings that they changed before stay changed
     sinks      as in `train`; each goes on where it was
 
-    >>> run = resume("runs/first", problem, steps=40_000)                   # doctest: +SKIP
+    >>> run = resume("runs/first", steps=40_000)                            # doctest: +SKIP
     """
     directory = RunDirectory(Path(run_dir))
     directory.must_exist()
+    problem = directory.read_problem(trust, use="resume") if problem is None else problem
     with ExitStack() as stack:
         if writes:
             stack.enter_context(directory.lock())
