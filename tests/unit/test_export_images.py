@@ -103,7 +103,7 @@ def test_a_goal_that_is_an_image_is_encoded_once(tmp_path, name):
     assert not np.allclose(trained.act(x, True, goal=goals[0]), trained.act(x, True, goal=goals[1]), atol=1e-4)
 
 
-def test_vectors_behind_a_perceptron_and_stacked_frames(tmp_path):
+def test_vectors_behind_a_perceptron(tmp_path):
     from twinax.offline._encoders import StateEncoder
 
     rows = 12
@@ -112,9 +112,9 @@ def test_vectors_behind_a_perceptron_and_stacked_frames(tmp_path):
         "observations": rng.normal(size=(rows, 3)), "next_observations": rng.normal(size=(rows, 3)),
         "actions": rng.uniform(-0.9, 0.9, (rows, 2)), "terminals": np.arange(rows) % 6 == 5,
     })  # fmt: skip
-    subject = tx.offline.problem(agents.BC(hidden=(8,), encoder="mlp"), data, pretrain_steps=2, batch_size=4, frame_stack=2)
+    subject = tx.offline.problem(agents.BC(hidden=(8,), encoder="mlp"), data, pretrain_steps=2, batch_size=4)
     assert isinstance(subject.init(0).networks["actor"].encoder, StateEncoder)
-    both_forms_act_alike(perturbed(subject, 0.02), rng.normal(size=(6, 6)).astype(np.float32), tmp_path)
+    both_forms_act_alike(perturbed(subject, 0.02), rng.normal(size=(6, 3)).astype(np.float32), tmp_path)
 
 
 def test_a_step_that_reads_what_is_not_there_is_refused():
@@ -198,7 +198,7 @@ def test_perceptrons_that_somebody_makes_are_exported(tmp_path):
     both_forms_act_alike(perturbed(ppo(perceptron, policy="tanh", std="state"), 0.1), x, tmp_path)
     subject = hunters(perceptron)
     views = np.random.default_rng(1).integers(0, len(subject.world.codebook), (50, *subject.use.observation))
-    both_forms_act_alike(perturbed(subject, 0.5), views, tmp_path)
+    both_forms_act_alike(perturbed(subject, 0.5, seed=2), views, tmp_path)
 
 
 def test_a_perceptron_with_norms_acts_in_a_rollout_as_it_learns():
