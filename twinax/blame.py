@@ -77,12 +77,14 @@ def _is_ours(frame: FrameType) -> bool:
 
 def _is_library(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
+    if file.startswith("<"):  # such as the __init__ that dataclasses write
+        return True
     if _is_ours(frame):
         return _below(file, _OPS)
     # A stranger's package may be installed beside the libraries; settings name it.
     if str(frame.f_globals.get("__name__", "")).partition(".")[0] in registry.imported_packages:
         return False
-    return file.startswith("<") or any(_below(file, place) for place in _LIBRARIES)
+    return any(_below(file, place) for place in _LIBRARIES)
 
 
 def _below(file: str, place: str) -> bool:

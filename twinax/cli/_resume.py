@@ -86,4 +86,9 @@ def _written_in_python(directory: Any, overrides: Sequence[str], trust: bool) ->
     problem = directory.read_problem(trust, use="resume")
     unit = problem.present.unit
     facts = ", ".join(fact for fact in problem.present.describe().values() if isinstance(fact, str))
-    return problem, options.counted(unit.column, unit.per_step), None, facts if len(facts) <= 120 else f"{facts[:117]}..."
+    return (
+        problem,
+        options.counted(unit.column, unit.per_step),
+        None,
+        facts if len(facts) <= 120 else f"{facts[:117]}...",
+    )

@@ -16,7 +16,7 @@ from typing import Any
 from twinax.conf import _aliases, _keys
 from twinax.conf._registry import Experiment, Preset, find_experiment
 from twinax.conf._sections import check
-from twinax.errors import TwinaxError
+from twinax.errors import TwinaxError, UnknownName
 from twinax.registry import is_code
 
 _LARGEST = 2**63
@@ -113,7 +113,18 @@ def _named_code(overrides: Sequence[str], experiment: Experiment) -> dict[str, s
     for text in _aliases.rewrite(overrides, experiment):
         key, _, value = text.partition("=")
         group = key.removesuffix(".name")
-        if group in experiment.groups and is_code(choice := experiment.groups[group].resolve(group, value)):
+        if group not in experiment.groups:
+            continue
+        try:
+            choice = experiment.groups[group].resolve(group, value)
+        except UnknownName as error:
+            if key == group or group not in found:
+                raise
+            raise TwinaxError(
+                f"'{text}' would choose another {group} than {found[group]}: {group}.name says which one it is, and sets "
+                "no field of that name; call the field otherwise to set it"
+            ) from error
+        if is_code(choice):
             found[group] = choice
     return found
 

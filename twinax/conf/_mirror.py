@@ -42,7 +42,8 @@ def mirror(
             continue
         kind, default = hints[field.name], field.default
         if typing.get_origin(kind) is tuple:
-            kind = list[typing.get_args(kind)[0]]
+            inner = {one for one in typing.get_args(kind) if one is not Ellipsis}
+            kind = list[inner.pop() if len(inner) == 1 else Any]
         if default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             fields.append((field.name, kind, dataclasses.field(default=CHOSEN)))
         elif isinstance(default, tuple):

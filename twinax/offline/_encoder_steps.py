@@ -66,7 +66,11 @@ class _Images:
 
     def max_pool(self, name: str) -> str:
         window, stride = POOL
-        options = {"window": window, "stride": stride, "border": _listed(same_padding(self.size, (window,) * 2, stride))}
+        options = {
+            "window": window,
+            "stride": stride,
+            "border": _listed(same_padding(self.size, (window,) * 2, stride)),
+        }
         self.size = tuple(-(-n // stride) for n in self.size)
         return self.add(Step("max_pool", name, options=options))
 

@@ -15,7 +15,7 @@ from twinax.parts import Unit
 from twinax.problem import Problem
 from twinax.runs import checkpoint, metrics
 from twinax.runs.bookkeeping import Bookkeeping, new_run, owed_row
-from twinax.runs.callbacks import Callback, Training
+from twinax.runs.callbacks import Callback, Training, check_callbacks
 from twinax.runs.directory import RunDirectory, container
 from twinax.runs.divergence import Diverged
 from twinax.runs.endings import CallbackFailed, EvaluationFailed, Removed, Run
@@ -69,6 +69,7 @@ def train(
     >>> run = train(problem, mode="jax", steps=20_000, seed=0)              # doctest: +SKIP
     >>> run.summary["total_variation"], run.networks.policy                 # doctest: +SKIP
     """
+    check_callbacks(callbacks)
     unit = problem.present.unit
     plan = choose_options(options, changed).counted(unit.column, unit.per_step).with_intervals()
     places = [*make_sinks(plan.logger), *sinks] if writes else []
@@ -118,6 +119,7 @@ def resume(
     """
     directory = RunDirectory(Path(run_dir))
     directory.must_exist()
+    check_callbacks(callbacks)
     problem = directory.read_problem(trust, use="resume") if problem is None else problem
     with ExitStack() as stack:
         if writes:
