@@ -121,8 +121,8 @@ def _named_code(overrides: Sequence[str], experiment: Experiment) -> dict[str, s
             if key == group or group not in found:
                 raise
             raise TwinaxError(
-                f"'{text}' would choose another {group} than {found[group]}: {group}.name says which one it is, and sets "
-                "no field of that name; call the field otherwise to set it"
+                f"'{text}' would choose another {group} than {found[group]}: {group}.name says which one it is, and "
+                "sets no field of that name; call the field otherwise to set it"
             ) from error
         if is_code(choice):
             found[group] = choice

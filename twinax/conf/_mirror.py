@@ -114,7 +114,8 @@ def _refuse_fields(target: Any, who: str, leave_out: set[str]) -> None:
         except (OmegaConfBaseException, TypeError, ValueError) as error:
             raise TwinaxError(
                 f"{who} has the field {field.name} of type {_type_name(hints[field.name])}, which can be no setting: "
-                f"settings are {SETTINGS}; give it such a type, or make it no field (an attribute, or field(init=False))"
+                f"settings are {SETTINGS}; give it such a type, or make it no field (an attribute, or "
+                "field(init=False))"
             ) from error
 
 

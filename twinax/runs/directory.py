@@ -242,7 +242,8 @@ class RunDirectory:
             return recipe.rebuild(sources.found(self.path, kept["problem"]))
         except TwinaxError as error:
             raise TwinaxError(
-                f"the run {self.path} was started from Python, and its problem cannot be made again: {error}; or {instead}"
+                f"the run {self.path} was started from Python, and its problem cannot be made again: {error}; or "
+                f"{instead}"
             ) from error
 
     def read_summary(self) -> dict[str, Any]:
