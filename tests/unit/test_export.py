@@ -168,7 +168,7 @@ def test_descriptions_that_are_wrong_are_refused(tmp_path):
     path = export(exportable(policy_of(Pendulum())), tmp_path / "policy.onnx").path
     spec = json.loads((tmp_path / "policy.json").read_text())
     for change, match in (
-        ({"format": 1}, "has policy format 1, this twinax reads format 2"),
+        ({"format": 1}, "has policy format 1, this twinax reads format 3"),
         ({"sha256": {**spec["sha256"], "../x": ""}}, "'../x', which does not lie beside it"),
         ({"sha256": {**spec["sha256"], "gone.xml": ""}}, "gone.xml cannot be read: No such file"),
     ):

@@ -48,7 +48,8 @@ def pack(node: Any, found: Any, there: str, here: str) -> tuple[list[Packed], li
     places = list(_cells(found, there, GATES[type(node).CELL][0]))
     if len(places) != len(node.cells):
         raise TwinaxError(
-            f"'{here or type(node).__name__}' has {len(node.cells)} layers, but '{there}' has the gates of {len(places)}"
+            f"'{here or type(node).__name__}' has {len(node.cells)} layers, but '{there}' has the gates of "
+            f"{len(places)}"
         )
     packed: list[Packed] = []
     left: list[str] = []
@@ -69,8 +70,8 @@ class _Parts:
         kernel = np.shape(self.found.get("query", {}).get("kernel", ()))
         if len(kernel) == 3 and kernel[1] != node.heads:
             raise TwinaxError(
-                f"'{here or 'the attention'}' has {node.heads} heads, but '{under(self.there, 'query/kernel')}' of shape "
-                f"{kernel} has {kernel[1]}"
+                f"'{here or 'the attention'}' has {node.heads} heads, but '{under(self.there, 'query/kernel')}' of "
+                f"shape {kernel} has {kernel[1]}"
             )
         made = [
             self.packed(here, "in_proj_weight", node.in_proj_weight, PROJECTIONS, "kernel", _by_heads),
