@@ -220,6 +220,8 @@ def _shown(value: Any) -> str:
     kind = type(value)
     if isinstance(value, type):
         return f"the class {value.__name__}, not one of its objects"
+    if inspect.isroutine(value):
+        return f"the function {getattr(value, '__name__', '')}"
     if isinstance(value, str | int | float | bool | list | tuple | dict | None):
         text = repr(value)
         return text if len(text) <= 60 else f"{text[:57]}..."
@@ -239,7 +241,7 @@ def _words(kind: Any) -> str:
     if origin is tuple:
         return f"a tuple of {len(inner)}: {', '.join(map(_words, inner))}"
     if origin in (list, collections.abc.Sequence):
-        return f"a list of several, each {_words(inner[0])}"
+        return f"a list whose entries are each {_words(inner[0])}"
     if origin in (dict, collections.abc.Mapping):
         return f"a dictionary whose values are each {_words(inner[1])}"
     if origin is collections.abc.Callable:

@@ -1,6 +1,7 @@
-"""A policy as a chain of named steps that any runtime can follow, beside the library's own answer to compare with.
+"""A policy as named steps that any runtime can follow, beside the library's own answer to compare with.
 
-A family says its policy in steps of a few kinds; `twinax.deploy` writes them as ONNX and as a plain PyTorch module:
+A family says its policy in steps of a few kinds; `twinax.deploy` writes them as ONNX and as a plain PyTorch module. A
+step reads the one before it, unless it names others:
 
 normalise   (x - mean) / deviation                      codebook     codes (frames, cells) as rows of numbers
 limit       between -limit and limit                    quantiles    a copy of the row for each, times its factors
@@ -8,7 +9,15 @@ linear      x weight^T + bias                           split        (rows, n ac
 norm        LayerNorm over the last axis                mean         over the numbers
 activation  one of `twinax.networks.ACTIVATIONS`        expectation  softmax over the numbers, times their support
 clamp       between low and high                        argmax       the index of the largest
-stretch     from (-1, 1) to (low, high)
+stretch     from (-1, 1) to (low, high)                 concat       what it reads, side by side
+sphere      of length sqrt(width), zero stays zero      add          the sum of what it reads
+
+and of images, which come as (rows, height, width, channels):
+
+channels_first  to (rows, channels, height, width)      max_pool       the largest of each square window
+channels_last   back again                              group_norm     over all places and a group of channels
+planes          with constant channels at the end       spatial_mean   over all places
+conv            a convolution with zeros as border      flatten        one row of numbers for each
 """
 
 from __future__ import annotations
@@ -20,10 +29,15 @@ from typing import Any
 
 import numpy as np
 
+OBSERVATION = "observation"
+"""What the first step reads."""
 KINDS = (
-    "normalise", "limit", "linear", "norm", "activation", "clamp", "stretch",
+    "normalise", "limit", "linear", "norm", "activation", "clamp", "stretch", "concat", "sphere", "add",
     "codebook", "quantiles", "split", "mean", "expectation", "argmax",
+    "channels_first", "channels_last", "planes", "conv", "max_pool", "group_norm", "spatial_mean", "flatten",
 )  # fmt: skip
+ROWS = 512
+"""Observations on which a policy is compared with what was written of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +49,8 @@ class Step:
     """Under which its arrays stand in the files, such as actor.layers.0."""
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    reads: tuple[str, ...] = ()
+    """Names of the steps that it reads, or `observation`; empty: the one before it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +77,8 @@ class Exportable:
     """For policy.json: world, input and output."""
     assets: tuple[Path, ...] = ()
     """Files that belong to it, such as a robot's MJCF."""
+    rows: int = ROWS
+    """On how many observations it is compared; fewer where each is large."""
 
 
 def linear(name: str, layer: Any, inputs: int | None = None, told: Any = None, outputs: int | None = None) -> Step:
@@ -78,19 +96,27 @@ def activation(name: str, act: str) -> Step:
     return Step("activation", f"{name}.{act}", options={"activation": act})
 
 
-def perceptron(name: str, net: Any, inputs: int | None = None, told: Any = None) -> list[Step]:
-    """An `MLP` with its activations and norms."""
+def norm(name: str, layer: Any, width: int) -> Step:
+    """A `LayerNorm` over so many numbers."""
+    weight = np.ones(width) if layer.weight is None else np.asarray(layer.weight)
+    bias = np.zeros(width) if layer.bias is None else np.asarray(layer.bias)
+    return Step("norm", name, {"weight": weight, "bias": bias}, {"eps": layer.eps})
+
+
+def perceptron(
+    name: str, net: Any, inputs: int | None = None, told: Any = None, outputs: int | None = None
+) -> list[Step]:
+    """An `MLP` with its activations and norms; of its last layer only the first `outputs`."""
     found: list[Step] = []
     last = len(net.layers) - 1
     for k, layer in enumerate(net.layers):
-        step = linear(f"{name}.layers.{k}", layer, inputs if k == 0 else None, told)
+        kept = outputs if k == last else None
+        step = linear(f"{name}.layers.{k}", layer, inputs if k == 0 else None, told, kept)
         found.append(step)
         if k < last or net.final:
             found.append(activation(step.name, net.activation))
             if net.norms:
-                norm = net.norms[k]
-                arrays = {"weight": np.asarray(norm.weight), "bias": np.asarray(norm.bias)}
-                found.append(Step("norm", f"{name}.norms.{k}", arrays, {"eps": norm.eps}))
+                found.append(norm(f"{name}.norms.{k}", net.norms[k], len(step.arrays["bias"])))
     return found
 
 

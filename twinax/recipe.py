@@ -104,6 +104,11 @@ def made_by(value: Any) -> dict[str, Any]:
     return kept
 
 
+def is_known(value: Any) -> bool:
+    """Whether there is a recipe of what a `remembered` function gave."""
+    return isinstance(getattr(value, "__dict__", {}).get(_MADE), Mapping)
+
+
 def named_modules(recipe: Any, key: str = "problem") -> dict[str, str]:
     """Modules of other packages that building a recipe would import, by the place that names them.
 

@@ -17,11 +17,14 @@ import functools
 import importlib
 import re
 from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import Any, TypeVar
 
 from twinax.errors import TwinaxError, UnknownName
 
 T = TypeVar("T")
+imported_packages: set[str] = set()
+"""Packages of others that were imported by `package.module:Name`."""
 _NAMED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -33,6 +36,8 @@ def is_code(name: str) -> bool:
 def import_code(name: str, kind: str) -> Any:
     """What `package.module:Name` stands for, or a module by its own name; one sentence when there is no such thing."""
     module, _, attribute = name.partition(":")
+    if (package := module.partition(".")[0]) != __package__:
+        imported_packages.add(package)
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -47,9 +52,23 @@ def import_code(name: str, kind: str) -> Any:
         raise TwinaxError(f"{kind} '{name}': its module fails with {type(error).__name__}: {error}") from error
     for part in attribute.split(".") if attribute else ():
         if not hasattr(found, part):
-            raise UnknownName(f"{kind} in {module}", attribute, [x for x in vars(found) if not x.startswith("_")])
+            raise UnknownName(f"{kind} in {module}", attribute, _own_names(found))
         found = getattr(found, part)
     return found
+
+
+def _own_names(place: Any) -> list[str]:
+    """What a module or a class defines itself, without what it imports; of a package also what it shows of its
+    modules."""
+    names = [name for name in getattr(place, "__all__", vars(place)) if not name.startswith("_")]
+    if not isinstance(place, ModuleType) or hasattr(place, "__all__"):
+        return names
+
+    def is_own(value: Any) -> bool:
+        home = getattr(value, "__module__", None) or place.__name__
+        return not isinstance(value, ModuleType) and f"{home}.".startswith(f"{place.__name__}.")
+
+    return [name for name in names if is_own(vars(place)[name])]
 
 
 class Registry(Mapping[str, T]):

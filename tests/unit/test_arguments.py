@@ -41,7 +41,7 @@ WRONG = {
     "Optimizer has no argument 'lr': 'learning_rate' is what": lambda: tx.Optimizer(lr=1),
     "TrainOptions has no argument 'step': 'steps' may be meant": lambda: tx.train(gflownet(), step=10),
     "it takes env, objective, reward, batch_size, policy": lambda: gflownet(nonsense=1),
-    "resume needs problem, a twinax Problem": lambda: tx.resume("runs/first"),
+    "there is no run directory runs/first": lambda: tx.resume("runs/first"),
     "train needs problem": lambda: tx.train(),
     "ppo.problem needs world": lambda: tx.ppo.problem(),
     "gflownet.problem cannot be called so (too many positional": lambda: tx.gflownet.problem(GRID, "tb", 16),

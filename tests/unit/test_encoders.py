@@ -19,7 +19,7 @@ from twinax.networks import MLP, Ensemble, Impala, Linear, ResNet, num_parameter
 from twinax.offline import ENCODERS, Encoded, agents, encoder, make_encoder
 from twinax.offline._encoders import StateEncoder
 from twinax.offline.networks import Actor, Metric, Value
-from twinax.ops._windows import same_padding
+from twinax.ops.windows import same_padding
 
 # Continuous random numbers: no two entries of a window are equal.
 RNG = np.random.default_rng(3)

@@ -8,9 +8,10 @@ import json
 
 import numpy as np
 import pytest
+from exported import both_forms_act_alike, perturbed
 
 from twinax import tree
-from twinax.deploy import Trained, _export, _onnx, export, load_policy, load_torch_policy
+from twinax.deploy import _export, _onnx, export, load_policy, load_torch_policy
 from twinax.deploy._torch_policy import arrays, make_torch_policy, structure
 from twinax.envs import CartPole, Pendulum
 from twinax.envs.biped import Biped
@@ -167,7 +168,7 @@ def test_descriptions_that_are_wrong_are_refused(tmp_path):
     path = export(exportable(policy_of(Pendulum())), tmp_path / "policy.onnx").path
     spec = json.loads((tmp_path / "policy.json").read_text())
     for change, match in (
-        ({"format": 1}, "has policy format 1, this twinax reads format 2"),
+        ({"format": 1}, "has policy format 1, this twinax reads format 3"),
         ({"sha256": {**spec["sha256"], "../x": ""}}, "'../x', which does not lie beside it"),
         ({"sha256": {**spec["sha256"], "gone.xml": ""}}, "gone.xml cannot be read: No such file"),
     ):
@@ -194,7 +195,7 @@ def test_a_wrong_graph_is_not_written(tmp_path, monkeypatch):
 
 def test_a_network_that_loses_digits_everywhere_is_refused_and_says_why(tmp_path):
     policy = exportable(policy_of(Biped(), hidden=(512, 256, 128), activation="elu", normalise_observations=True))
-    x = policy.observations(_export.ROWS)
+    x = policy.observations(policy.rows)
     own = _export.difference(policy, x, policy.act(x))
     assert own > 1e-5
     with pytest.raises(TwinaxError, match=rf"more than 1e-05 \(the library's own differs by {own:.2g} between float32"):
@@ -204,7 +205,7 @@ def test_a_network_that_loses_digits_everywhere_is_refused_and_says_why(tmp_path
 
 def test_wrong_choices_are_found():
     policy = exportable(policy_of(CartPole()))
-    x = policy.observations(_export.ROWS)
+    x = policy.observations(policy.rows)
     best = policy.act(x)
     assert _export.difference(policy, x, best) == 0
     assert _export.difference(policy, x, 1 - best) > 0.1
@@ -247,35 +248,9 @@ def test_the_module_is_plain_pytorch():
     np.testing.assert_allclose(program.module()(torch.ones(5, 3)), module(torch.ones(5, 3)), rtol=1e-6)
 
 
-def perturbed(problem, size, seed=0):
-    """What was learned, with numbers everywhere: fresh actors begin nearly indifferent."""
-    rng = np.random.default_rng(seed)
-    state = problem.init(seed)
-
-    def moved(x):
-        return (x + size * rng.normal(size=x.shape)).astype(x.dtype)
-
-    return Trained(problem, dataclasses.replace(state, networks=tree.map_leaves(moved, state.networks)))
-
-
-def both_forms_act_alike(trained, x, tmp_path, **options):
-    """Export in both forms; each gives the actions that the library gives, and these are not all alike."""
-    import torch
-
-    wanted = trained.act(x, deterministic=True, **options)
-    assert len(np.unique(wanted)) > 1
-    for name in ("policy.onnx", "policy.safetensors"):
-        done = trained.export(tmp_path / name, **options)
-        assert done.difference < 1e-5
-        seen = torch.from_numpy(x.astype(done.description["input"]["type"]))
-        onnx = name.endswith("onnx")
-        action = load_policy(done.path).act(x) if onnx else load_torch_policy(done.path)(seen).numpy()
-        np.testing.assert_allclose(action, wanted, atol=1e-5)
-    np.testing.assert_allclose(trained.torch_module(**options)(seen).numpy(), wanted, atol=1e-5)
-
-
-AGENTS = ["IQL", "ReBRAC", "DinoReBRAC", "FQL", "GCBC", "HILP"]
-"""A normal actor, a squashed one, one behind an encoder, one that takes noise, one told a goal, one told a latent."""
+AGENTS = ["IQL", "ReBRAC", "DinoReBRAC", "FQL", "GCBC", "HILP", "HIQL"]
+"""A normal actor, a squashed one, one behind an encoder, one that takes noise, one told a goal, one told a latent, and
+one whose high level names a subgoal."""
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -290,13 +265,6 @@ def test_offline_agents_are_exported(tmp_path, name):
     subject = offline(agent, finetuning=data, batch_size=4, task=MazeTask(maze, (1.5, 1.5), episodes=2))
     x = np.random.default_rng(1).uniform(0, 4, (20, *subject.widths.shape)).astype(np.float32)
     both_forms_act_alike(perturbed(subject, 0.1), x, tmp_path)
-
-
-def test_an_agent_that_is_no_chain_says_so():
-    from twinax.offline import agents
-
-    with pytest.raises(TwinaxError, match="hiql acts by two networks"):
-        agents.HIQL(hidden=(8,)).chain({}, None)
 
 
 @pytest.mark.parametrize("variant", ["iqn", "qr", "c51"])

@@ -16,7 +16,7 @@ ROOT = Path(twinax.__file__).parent
 LEVELS = (
     ("errors", "types", "memory", "interval", "episode", "console"),
     ("arguments", "platforms", "ranges", "registry", "objects"),
-    ("tree", "train_options", "recipe", "exportable"),
+    ("tree", "train_options", "recipe", "exportable", "blame"),
     ("ops",),
     ("noise", "ring"),
     ("networks", "optimizer", "parts"),

@@ -296,7 +296,8 @@ def test_a_loss_that_is_not_finite(tmp_path):
 
 def test_ctrl_c_saves_and_says_how_to_resume(tmp_path, start):
     run_dir = tmp_path / "run"
-    process = start(problem={"pause": 0.01}, steps=5000, run_dir=str(run_dir), config={"seed": 0}, chunk=20)
+    config = {"experiment": "probe", "seed": 0}
+    process = start(problem={"pause": 0.01}, steps=5000, run_dir=str(run_dir), config=config, chunk=20)
     wait_for_step(run_dir, 3)
     process.send_signal(signal.SIGINT)
     _, text = process.communicate(timeout=30)

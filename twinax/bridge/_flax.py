@@ -31,6 +31,7 @@ from twinax.bridge._flax_layers import (
     parts_of,
     under,
 )
+from twinax.bridge._flax_packed import is_packed, pack
 from twinax.bridge.weight_files import _filled
 from twinax.errors import TwinaxError, UnknownName
 from twinax.networks import Ensemble
@@ -176,13 +177,15 @@ class _Search:
             self.pair(node.members, found, there, dotted(here, "members"), members + 1)
         elif is_array(node):
             self.keep(node, *inside(found, there), here, as_it_is)
+        elif is_packed(node):
+            self.packed(node, found, there, here)
         elif (layout := layout_of(node)) is not None:
             self.layer(node, layout, *inside(found, there), here)
         elif isinstance(found, Mapping) and (pairs := encoder_pairs(node, found, self.names)) is not None:
             for (label, child), place, value in pairs:
                 self.pair(child, value, under(there, place), dotted(here, label), members)
         elif isinstance(found, Mapping):
-            self.fields(parts_of(node), node, found, there, here, members)
+            self.fields(parts_of(node, found), node, found, there, here, members)
         else:
             self.unexpected.append(there)
 
@@ -191,6 +194,19 @@ class _Search:
         for key, value in found.items() if isinstance(found, Mapping) else [("", found)]:
             ours, turn = layout.get(key, ("", as_it_is))
             self.keep(getattr(node, ours, None), value, under(there, key), dotted(here, ours), turn)
+
+    def packed(self, node: Any, found: Any, there: str, here: str) -> None:
+        """The arrays of attention, or of a recurrent network."""
+        arrays, left = pack(node, found, there, here)
+        for one in arrays:
+            if one.value.shape != tuple(one.leaf.shape):
+                raise TwinaxError(
+                    f"'{one.here}' has shape {tuple(one.leaf.shape)}, but '{one.there}' is {one.value.shape} in the "
+                    "layout used here"
+                )
+            self.values[one.here] = one.value
+            self.matched.append(Match(one.here, one.there, one.value.shape, one.shape))
+        self.unexpected.extend(left)
 
     def keep(self, leaf: Any, value: Any, there: str, here: str, turn: Callable[[np.ndarray], np.ndarray]) -> None:
         """Note an array, in the layout that is used here."""

@@ -10,7 +10,7 @@ from typing import Any
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax.networks import Conv1d, Conv2d, Embedding, GroupNorm, LayerNorm, Linear
+from twinax.networks import Conv1d, Conv2d, Embedding, GroupNorm, LayerNorm, Linear, TransformerEncoderLayer
 
 Names = Mapping[str, str | Sequence[str]]
 """What Flax calls the layers of a field, without their numbers, or the list of them in the order of the field."""
@@ -20,7 +20,9 @@ Parts = dict[str, list[tuple[str, Any]]]
 """Fields of a network: names and values of what they hold."""
 
 NAMES: dict[str, tuple[str, ...]] = {
-    "layers": ("Dense",),
+    "layers": ("Dense", "EncoderBlock", "EncoderLayer", "TransformerBlock", "TransformerEncoderLayer"),
+    "self_attn": ("MultiHeadDotProductAttention", "MultiHeadAttention", "SelfAttention", "attention"),
+    "linear": ("Dense",),
     "norms": ("LayerNorm", "GroupNorm", "MyGroupNorm"),
     "norm": ("LayerNorm",),
     "convs": ("Conv",),
@@ -138,8 +140,15 @@ def grouped(found: Mapping[str, Any], names: Names) -> dict[str, list[str]]:
     return {stem: [key for _, key in sorted(keys)] for stem, keys in groups.items()} | listed
 
 
-def parts_of(node: Any) -> Parts:
-    """The fields of a network that hold arrays, each as a list of (name, part)."""
+def parts_of(node: Any, found: Mapping[str, Any] | None = None) -> Parts:
+    """The fields of a network that hold arrays, each as a list of (name, part).
+
+    PyTorch numbers the fields of a transformer's layer from 1, Flax its layers from 0: there they are lists of two,
+    unless they have PyTorch's names.
+    """
+    if isinstance(node, TransformerEncoderLayer) and not {"linear1", "norm1"} & set(found or {}):
+        pairs = {name: [(f"{name}{k}", getattr(node, f"{name}{k}")) for k in (1, 2)] for name in ("linear", "norm")}
+        return {"self_attn": [("self_attn", node.self_attn)], **pairs}
     if dataclasses.is_dataclass(node):
         fields = [f.name for f in dataclasses.fields(node) if not f.metadata.get("static")]
         given = {name: getattr(node, name) for name in fields}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from twinax import blame
 from twinax.errors import TwinaxError
 from twinax.platforms import explain
 
@@ -13,14 +14,10 @@ STOPPED = (INTERRUPTED, 143)
 """Exit codes of who was asked to stop, by Ctrl-C or SIGTERM."""
 
 
-def known_errors() -> tuple[type[BaseException], ...]:
-    """Types that `describe` knows; evaluated only when something was raised, so nothing is imported for it."""
-    types: list[type[BaseException]] = [TwinaxError, OSError, MemoryError, RuntimeError, AssertionError, ImportError]
-    types.append(KeyboardInterrupt)
-    for module, name in (("hydra.errors", "HydraException"), ("omegaconf.errors", "OmegaConfBaseException")):
-        if module in sys.modules:
-            types.append(getattr(sys.modules[module], name))
-    return tuple(types)
+def of_the_configuration() -> tuple[type[BaseException], ...]:
+    """Errors of the libraries that read settings, if these were imported."""
+    names = (("hydra.errors", "HydraException"), ("omegaconf.errors", "OmegaConfBaseException"))
+    return tuple(getattr(sys.modules[module], name) for module, name in names if module in sys.modules)
 
 
 def describe(error: BaseException) -> tuple[str | None, int]:
@@ -36,7 +33,7 @@ def describe(error: BaseException) -> tuple[str | None, int]:
         # The reader of our output has gone (`twinax list | head`): nothing is left to say to anyone.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return "the reader of the output has closed it", FAILED
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and blame.find_stranger(error) is None:
         where = f" '{error.filename}'" if error.filename else ""
         return f"{error.strerror or text}{where}", FAILED
     if isinstance(error, MemoryError) or _out_of_memory(text):
@@ -46,9 +43,12 @@ def describe(error: BaseException) -> tuple[str | None, int]:
         ours = error.name is not None and error.name.partition(".")[0] == "twinax"
         sentence = f"a library cannot be imported ({text}); `twinax doctor` shows what is wrong"
         return None if ours else sentence, FAILED
-    if isinstance(error, RuntimeError | AssertionError):
-        return explain(error), BAD_INPUT
-    return text, BAD_INPUT
+    if isinstance(error, of_the_configuration()):
+        return text, BAD_INPUT
+    if isinstance(error, RuntimeError | AssertionError) and (reason := explain(error)):
+        return reason, BAD_INPUT
+    theirs = blame.tell(error)
+    return f"{theirs}; TWINAX_DEBUG=1 shows the whole traceback" if theirs else None, FAILED
 
 
 def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:

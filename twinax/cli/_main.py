@@ -29,7 +29,7 @@ from twinax.cli import (
     _sweep,
     _train,
 )
-from twinax.cli._errors import STOPPED, describe, known_errors
+from twinax.cli._errors import STOPPED, describe
 from twinax.errors import TwinaxError, UnknownName
 
 COMMANDS: dict[str, Any] = {
@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = run(words)
         sys.stdout.flush()  # here, where a reader that has gone is still an error that we know
         return code
-    except known_errors() as error:
+    except (Exception, KeyboardInterrupt) as error:  # a stranger's world or network may raise anything
         sentence, code = describe(error)
         if sentence is None or debug:
             raise

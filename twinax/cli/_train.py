@@ -12,6 +12,7 @@ from twinax.cli import _settings
 
 if TYPE_CHECKING:
     from twinax.parts import Unit
+    from twinax.train_options import TrainOptions
 
 HELP = "train a problem and keep the run in a directory"
 
@@ -48,37 +49,39 @@ def train(config: Any, quiet: bool = False) -> Path:
     make_sinks(config.logger)  # what is missing for them is told before anything is built
     problem = conf.build_problem(config)
     options = conf.train_options(config, devices=devices)
-    unit = problem.present.unit
+    unit, sentence = problem.present.unit, _settings.sentence(config)
     directory = _settings.choose_directory(config)
     config.run.dir = str(directory)
     leads = is_leader()
     shown = {"config": conf.as_dict(config), "progress": False if quiet or not leads else None}
     if (other := conf.find_experiment(config.experiment).train(config)) is not None:
-        print_start(config, directory, unit)
+        print_start(sentence, options, directory, unit)
         result = other(problem, options.steps, options.seed, directory, sinks=make_sinks(options.logger), **shown)
     else:
-        announce = (lambda facts: print_start(config, directory, unit, facts)) if leads else None
+        announce = (lambda facts: print_start(sentence, options, directory, unit, facts)) if leads else None
         result = runs.train(problem, options, run_dir=directory, announce=announce, writes=leads, **shown)
     if leads:
         print_end(result.summary, directory)
     return directory
 
 
-def print_start(config: Any, directory: Path, unit: Unit, facts: Mapping[str, Any] | None = None) -> None:
-    """What is about to happen."""
+def print_start(
+    sentence: str, options: TrainOptions, directory: Path, unit: Unit, facts: Mapping[str, Any] | None = None
+) -> None:
+    """What is about to happen; `sentence` says what the problem is."""
     from twinax.platforms import device_label
     from twinax.runs.summary import threads
 
-    mode, seeds = config.trainer.mode, f", {config.seeds} seeds" if config.seeds > 1 else ""
+    mode, seeds = options.mode, f", {options.seeds} seeds" if options.seeds > 1 else ""
     numbers = {name: f"{value:,}" for name, value in (facts or {}).items()}
     console.facts(
         {
-            "problem": _settings.sentence(config),
-            "mode": f"{mode}, {config.trainer.dtype}, {unit.told(config.trainer.steps)}, seed {config.seed}{seeds}",
+            "problem": sentence,
+            "mode": f"{mode}, {options.dtype}, {unit.told(options.steps)}, seed {options.seed}{seeds}",
             **numbers,
-            "device": f"{device_label(mode, config.trainer.device)}, {threads(mode)} threads",
+            "device": f"{device_label(mode, options.device)}, {threads(mode)} threads",
             "run": directory,
-            **({"logger": ", ".join(config.logger)} if config.logger else {}),
+            **({"logger": ", ".join(options.logger)} if options.logger else {}),
         }
     )
 

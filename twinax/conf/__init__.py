@@ -12,6 +12,7 @@ from collections.abc import Callable
 from twinax.conf._compose import compose, restore, restore_run, split_commas
 from twinax.conf._keys import documentation, known_keys
 from twinax.conf._mirror import make_options, mirror, open_section, sections_of
+from twinax.conf._python_runs import stored_options
 from twinax.conf._registry import DEFAULT, PLAYED, Experiment, Group, Preset, experiment_names, find_experiment
 from twinax.conf._sections import BatchSection, Root, as_dict, at_least, count_steps, train_options
 
@@ -39,6 +40,7 @@ __all__ = [
     "restore_run",
     "sections_of",
     "split_commas",
+    "stored_options",
     "train_options",
 ]
 

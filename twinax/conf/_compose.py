@@ -16,7 +16,7 @@ from typing import Any
 from twinax.conf import _aliases, _keys
 from twinax.conf._registry import DEFAULT, Experiment, Preset, find_experiment
 from twinax.conf._sections import check
-from twinax.errors import TwinaxError
+from twinax.errors import TwinaxError, UnknownName
 from twinax.registry import is_code
 
 _LARGEST = 2**63
@@ -31,8 +31,8 @@ def compose(overrides: Sequence[str] = ()) -> Any:
     """
     experiment, rest = _choose_experiment(overrides)
     experiment = experiment.opened(_named_code(rest, experiment))
-    choices, values = _sort_overrides(rest, experiment)
-    return _finish(_set_values(_compose_groups(experiment, choices), values, experiment))
+    choices, values = sort_overrides(rest, experiment)
+    return _finish(set_values(_compose_groups(experiment, choices), values, experiment))
 
 
 def restore_run(run: Path | str, overrides: Sequence[str] = (), trust: bool = False) -> Any:
@@ -71,7 +71,7 @@ def restore(
     if not trust and (named := origin.named_code(stored)):
         raise origin.untrusted(source, named, "nothing shows who wrote it")
     experiment = find_experiment(str(stored.get("experiment", DEFAULT)))
-    choices, values = _sort_overrides(overrides, experiment)
+    choices, values = sort_overrides(overrides, experiment)
     if choices:
         name, choice = next(iter(choices.items()))
         raise TwinaxError(f"{name}={choice} cannot change in an existing run: start a new one with `twinax train`")
@@ -86,7 +86,7 @@ def restore(
         merged = OmegaConf.merge(_compose_groups(experiment, chosen), dict(stored))
     except OmegaConfBaseException as error:
         raise TwinaxError(f"{source} does not fit this version: {_first_line(error)}") from error
-    return _finish(_set_values(merged, values, experiment))
+    return _finish(set_values(merged, values, experiment))
 
 
 def split_commas(overrides: Sequence[str]) -> list[list[str]]:
@@ -113,12 +113,23 @@ def _named_code(overrides: Sequence[str], experiment: Experiment) -> dict[str, s
     for text in _aliases.rewrite(overrides, experiment):
         key, _, value = text.partition("=")
         group = key.removesuffix(".name")
-        if group in experiment.groups and is_code(choice := experiment.groups[group].resolve(group, value)):
+        if group not in experiment.groups:
+            continue
+        try:
+            choice = experiment.groups[group].resolve(group, value)
+        except UnknownName as error:
+            if key == group or group not in found:
+                raise
+            raise TwinaxError(
+                f"'{text}' would choose another {group} than {found[group]}: {group}.name says which one it is, and "
+                "sets no field of that name; call the field otherwise to set it"
+            ) from error
+        if is_code(choice):
             found[group] = choice
     return found
 
 
-def _sort_overrides(overrides: Sequence[str], experiment: Experiment) -> tuple[dict[str, str], dict[str, Any]]:
+def sort_overrides(overrides: Sequence[str], experiment: Experiment) -> tuple[dict[str, str], dict[str, Any]]:
     """Group choices by group, and values by key, both under present names."""
     choices: dict[str, str] = {}
     values: dict[str, Any] = {}
@@ -271,7 +282,7 @@ def _stored_name(choice: str) -> str:
     return re.sub(r"\W", "_", choice) if is_code(choice) else choice
 
 
-def _set_values(config, values: dict[str, Any], experiment: Experiment):
+def set_values(config, values: dict[str, Any], experiment: Experiment):
     from omegaconf import OmegaConf
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
 

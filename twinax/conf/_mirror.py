@@ -15,6 +15,10 @@ CHOSEN = "???"
 """Default of what must come from elsewhere, a group or a person: OmegaConf's mark for it."""
 
 
+SETTINGS = "numbers, text, true or false, paths, and lists, tuples and dictionaries of these, each of them also None"
+"""What a field may be that a person sets."""
+
+
 def mirror(
     options: type,
     leave_out: Iterable[str] = (),
@@ -38,7 +42,8 @@ def mirror(
             continue
         kind, default = hints[field.name], field.default
         if typing.get_origin(kind) is tuple:
-            kind = list[typing.get_args(kind)[0]]
+            inner = {one for one in typing.get_args(kind) if one is not Ellipsis}
+            kind = list[inner.pop() if len(inner) == 1 else Any]
         if default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             fields.append((field.name, kind, dataclasses.field(default=CHOSEN)))
         elif isinstance(default, tuple):
@@ -46,7 +51,7 @@ def mirror(
         else:
             fields.append((field.name, kind, field))
     section = dataclasses.make_dataclass(f"{options.__name__}Section", fields, bases=(base,))
-    section.options = options
+    section.options, section.added = options, frozenset(extra)
     section.__doc__ = options.__doc__
     return section
 
@@ -67,6 +72,7 @@ def open_section(kind: str, leave_out: Iterable[str] = (), base: type = object) 
             raise TwinaxError(
                 f"{kind} '{name}' is a {type(target).__name__}; name a class, or a function that makes one"
             )
+        _refuse_fields(target, f"{kind} '{name}'", {*leave_out})
         if dataclasses.is_dataclass(target) and isinstance(target, type):
             return mirror(target, leave_out, base, name=name)()
         return _of_arguments(target, leave_out, base, name)()
@@ -79,6 +85,46 @@ def sections_of(registry: Registry[Any], leave_out: Iterable[str] = (), base: ty
     return {name: mirror(kind, leave_out, base, name=name)() for name, kind in registry.items()}
 
 
+def _refuse_fields(target: Any, who: str, leave_out: set[str]) -> None:
+    """Raise a sentence if an option of somebody's own can be no setting."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        needed = inspect.signature(target).parameters.get("name")
+    except (TypeError, ValueError):
+        needed = None
+    if needed is not None and needed.default is needed.empty and needed.kind is not needed.VAR_KEYWORD:
+        raise TwinaxError(
+            f"{who} needs a value called 'name', but the setting of that name says which one is chosen; give it a "
+            "default, or another name"
+        )
+    if not (dataclasses.is_dataclass(target) and isinstance(target, type)):
+        return
+    try:
+        hints = typing.get_type_hints(target)
+    except NameError as error:
+        raise TwinaxError(f"{who} has fields whose types cannot be read: {error}; import what they name") from error
+    for field in dataclasses.fields(target):
+        if not field.init or field.name in {*leave_out, "name"}:
+            continue
+        try:
+            # Alone, so that it is known which field it is.
+            OmegaConf.structured(mirror(target, only=[field.name]))
+        except (OmegaConfBaseException, TypeError, ValueError) as error:
+            raise TwinaxError(
+                f"{who} has the field {field.name} of type {_type_name(hints[field.name])}, which can be no setting: "
+                f"settings are {SETTINGS}; give it such a type, or make it no field (an attribute, or "
+                "field(init=False))"
+            ) from error
+
+
+def _type_name(kind: Any) -> str:
+    name = kind.__qualname__ if isinstance(kind, type) and not typing.get_args(kind) else str(kind)
+    module = "" if name != getattr(kind, "__qualname__", None) else kind.__module__
+    return name if module in ("", "builtins") else f"{module}.{name}"
+
+
 def _of_arguments(target: Any, leave_out: Iterable[str], base: type, name: str) -> type:
     """A section with the arguments of a callable."""
     try:
@@ -89,7 +135,7 @@ def _of_arguments(target: Any, leave_out: Iterable[str], base: type, name: str) 
     for argument in arguments:
         if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
             continue
-        if argument.name in leave_out or argument.name.startswith("_"):
+        if argument.name in (*leave_out, "name") or argument.name.startswith("_"):
             continue
         default = CHOSEN if argument.default is argument.empty else argument.default
         if isinstance(default, list | dict | tuple):
@@ -98,7 +144,7 @@ def _of_arguments(target: Any, leave_out: Iterable[str], base: type, name: str) 
         else:
             fields.append((argument.name, Any, dataclasses.field(default=default)))
     section = dataclasses.make_dataclass(f"{target.__name__}Section", fields, bases=(base,))
-    section.options = staticmethod(target)
+    section.options, section.added = staticmethod(target), frozenset(("name",))
     section.__doc__ = target.__doc__
     return section
 
@@ -123,6 +169,8 @@ def make_options(section: Any, key: str = "", **changes: Any) -> Any:
         names = {field.name for field in dataclasses.fields(options) if field.init}
     else:
         names = set(inspect.signature(options).parameters)
+    # What was added to the section says which choice it is; an option of the same name keeps its default.
+    names -= getattr(type(section), "added", frozenset())
     values = {name: getattr(section, name) for name in names if hasattr(section, name)}
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     try:

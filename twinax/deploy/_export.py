@@ -22,12 +22,10 @@ from twinax.exportable import Exportable
 from twinax.runs import plain
 from twinax.runs.versions import versions
 
-FORMAT = 2
+FORMAT = 3
 SUFFIXES = (".onnx", ".safetensors")
 TOLERANCE = 1e-5
 """Largest difference from the library's policy, as a part of the largest action that there is (or value of one)."""
-ROWS = 512
-"""Random observations of a check."""
 _PICKLES = (".pt", ".pth", ".pkl", ".pt2", ".bin")
 
 
@@ -42,7 +40,7 @@ class Exported:
     """All of them."""
     description: Mapping[str, Any]
     """What policy.json says."""
-    observations: int = ROWS
+    observations: int
     """How many random ones it was compared on."""
 
 
@@ -67,12 +65,12 @@ def export(policy: Exportable, path: Path | str, facts: Mapping[str, Any] | None
         "versions": versions(),
         "file": path.name,
         "network": built,
-        "checked": {"largest_difference": largest, "observations": ROWS},
+        "checked": {"largest_difference": largest, "observations": policy.rows},
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     }
     # Last, so that whoever sees the description sees the files that it speaks of.
     contents[spec_path(path).name] = (plain.dumps(spec, indent=2) + "\n").encode()
-    return Exported(path, largest, _write(path.parent, contents), spec)
+    return Exported(path, largest, _write(path.parent, contents), spec, policy.rows)
 
 
 def difference(policy: Exportable, x: np.ndarray, action: np.ndarray) -> float:
@@ -92,7 +90,7 @@ def difference(policy: Exportable, x: np.ndarray, action: np.ndarray) -> float:
 
 def refuse_if_different(policy: Exportable, run: Any, form: str) -> float:
     """Run it on random observations, one row as well; the largest difference, if it is small enough."""
-    x = policy.observations(ROWS)
+    x = policy.observations(policy.rows)
     largest = max(difference(policy, rows, run(rows)) for rows in (x, x[:1]))
     if not largest <= TOLERANCE:
         own = difference(policy, x, policy.act(x))

@@ -52,7 +52,7 @@ def load(
     if problem is not None and overrides:
         raise TwinaxError(f"settings such as {overrides[0]} build a problem, and one was given; leave either out")
     left_out: list[str] = []
-    config, composed = None, _is_composed(directory)
+    config, composed = None, directory.is_composed
     if composed and problem is None:
         chosen = conf.restore_run(directory.path, overrides, trust)
         options = conf.train_options(chosen, devices=1)
@@ -60,7 +60,7 @@ def load(
         config = _plain_settings(chosen, found)
     else:
         config = directory.read_config() if composed else None
-        options = _changed_options(directory, overrides)
+        options = dataclasses.replace(conf.stored_options(directory.path, overrides), devices=1)
         found = directory.read_problem(trust) if problem is None else problem
     if not checkpoint.steps(directory.path):
         raise TwinaxError(
@@ -70,30 +70,6 @@ def load(
     # What is left out of the problem is in the checkpoint all the same.
     states, _ = checkpoint.load(path, like=like, part=bool(left_out))
     return LoadedRun(directory, found, states, options, config, seed, lambda: [warn(said) for said in left_out])
-
-
-def _is_composed(directory: RunDirectory) -> bool:
-    return directory.config_path.exists() and not directory.problem_path.exists()
-
-
-def _changed_options(directory: RunDirectory, overrides: Sequence[str]) -> TrainOptions:
-    """How a run was trained, by its newest checkpoint; of a run without a configuration the trainer's settings alone
-    can change."""
-    meta = checkpoint.newest_meta(directory.path) or {}
-    changed: dict[str, Any] = {"devices": 1}
-    fields = {f"trainer.{field.name}": field.name for field in dataclasses.fields(TrainOptions)}
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals or key not in fields:
-            raise TwinaxError(
-                f"'{override}' cannot change here: the run {directory.path} was started from Python, and its problem "
-                "is as that call made it; settings of the trainer can change, such as trainer.mode=torch"
-            )
-        try:
-            changed[fields[key]] = json.loads(value)
-        except ValueError:
-            changed[fields[key]] = value
-    return TrainOptions.stored(meta.get("plan") or {}, **changed)
 
 
 def _plain_settings(config: Any, problem: Problem) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from twinax import __version__
 from twinax.errors import UnknownName, require
-from twinax.exportable import Exportable, Step
+from twinax.exportable import OBSERVATION, Exportable, Step
 
 OPSET, IR_VERSION = 13, 8
 """Old enough for the runtimes on small boards: onnxruntime reads these since 1.10."""
@@ -97,16 +97,21 @@ def _linear(graph: Graph, step: Step, x: str, out: str) -> str:
     )
 
 
-def _norm(graph: Graph, step: Step, x: str, out: str) -> str:
-    # Written out: LayerNormalization is younger than the version that is promised here.
+def _standardised(graph: Graph, step: Step, x: str) -> str:
+    """With mean 0 and variance 1 over the last axis."""
     name = step.name
     mean = graph.add("ReduceMean", x, output=f"{name}.mean", axes=[-1], keepdims=1)
     centred = graph.add("Sub", x, mean, output=f"{name}.centred")
     square = graph.add("Mul", centred, centred, output=f"{name}.square")
     variance = graph.add("ReduceMean", square, output=f"{name}.variance", axes=[-1], keepdims=1)
     shifted = graph.add("Add", variance, graph.constant(f"{name}.eps", step.options["eps"]), output=f"{name}.shifted")
-    scaled = graph.add("Div", centred, graph.add("Sqrt", shifted, output=f"{name}.root"), output=f"{name}.scaled")
-    wide = graph.add("Mul", scaled, _array(graph, step, "weight"), output=f"{name}.wide")
+    return graph.add("Div", centred, graph.add("Sqrt", shifted, output=f"{name}.root"), output=f"{name}.scaled")
+
+
+def _norm(graph: Graph, step: Step, x: str, out: str) -> str:
+    # Written out: LayerNormalization is younger than the version that is promised here.
+    scaled = _standardised(graph, step, x)
+    wide = graph.add("Mul", scaled, _array(graph, step, "weight"), output=f"{step.name}.wide")
     return graph.add("Add", wide, _array(graph, step, "bias"), output=out)
 
 
@@ -161,11 +166,72 @@ def _argmax(graph: Graph, step: Step, x: str, out: str) -> str:
     return graph.add("ArgMax", x, output=out, axis=1, keepdims=0)
 
 
+def _concat(graph: Graph, step: Step, *parts: str) -> str:
+    *read, out = parts
+    return graph.add("Concat", *read, output=out, axis=-1)
+
+
+def _add(graph: Graph, step: Step, x: str, y: str, out: str) -> str:
+    return graph.add("Add", x, y, output=out)
+
+
+def _sphere(graph: Graph, step: Step, x: str, out: str) -> str:
+    name = step.name
+    square = graph.add("Mul", x, x, output=f"{name}.square")
+    total = graph.add("ReduceSum", square, graph.constant(f"{name}.axis", [-1], np.int64), output=f"{name}.total")
+    kept = graph.add("Max", total, graph.constant(f"{name}.least", step.options["least"]), output=f"{name}.kept")
+    unit = graph.add("Div", x, graph.add("Sqrt", kept, output=f"{name}.length"), output=f"{name}.unit")
+    return graph.add("Mul", unit, graph.constant(f"{name}.radius", math.sqrt(step.options["width"])), output=out)
+
+
+def _planes(graph: Graph, step: Step, x: str, out: str) -> str:
+    # As many copies as there are rows: of the image's own first channel nothing is left but its shape.
+    name, planes = step.name, np.asarray(step.arrays["planes"])
+    first = graph.add("Gather", x, graph.constant(f"{name}.first", [0], np.int64), output=f"{name}.one", axis=1)
+    nothing = graph.add("Mul", first, graph.constant(f"{name}.nothing", 0.0), output=f"{name}.zeros")
+    copies = graph.add("Add", nothing, graph.constant(f"{name}.planes", planes), output=f"{name}.copies")
+    return graph.add("Concat", x, copies, output=out, axis=1)
+
+
+def _conv(graph: Graph, step: Step, x: str, out: str) -> str:
+    own, window = step.options, np.shape(step.arrays["weight"])[2:]
+    read = (x, _array(graph, step, "weight"), _array(graph, step, "bias"))
+    sides = {"strides": [own["stride"]] * 2, "dilations": [own["dilation"]] * 2, "kernel_shape": list(window)}
+    return graph.add("Conv", *read, output=out, pads=_pads(step), group=own["groups"], **sides)
+
+
+def _max_pool(graph: Graph, step: Step, x: str, out: str) -> str:
+    sides = {"strides": [step.options["stride"]] * 2, "kernel_shape": [step.options["window"]] * 2}
+    return graph.add("MaxPool", x, output=out, pads=_pads(step), **sides)
+
+
+def _pads(step: Step) -> list[int]:
+    (top, bottom), (left, right) = step.options["border"]
+    return [top, left, bottom, right]
+
+
+def _group_norm(graph: Graph, step: Step, x: str, out: str) -> str:
+    # Written out: GroupNormalization is younger than the version that is promised here.
+    name = step.name
+    shape = graph.add("Shape", x, output=f"{name}.shape")
+    groups = graph.constant(f"{name}.groups", [0, step.options["groups"], -1], np.int64)
+    parts = graph.add("Reshape", x, groups, output=f"{name}.parts")
+    scaled = graph.add("Reshape", _standardised(graph, step, parts), shape, output=f"{name}.joined")
+    for kind, array in (("Mul", "weight"), ("Add", "bias")):
+        constant = graph.constant(f"{name}.{array}", np.asarray(step.arrays[array])[:, None, None])
+        scaled = graph.add(kind, scaled, constant, output=out if array == "bias" else f"{name}.wide")
+    return scaled
+
+
 def _array(graph: Graph, step: Step, name: str) -> str:
     return graph.constant(f"{step.name}.{name}", step.arrays[name])
 
 
-WRITERS: dict[str, Callable[[Graph, Step, str, str], str]] = {
+def _turn(*order: int) -> Callable[[Graph, Step, str, str], str]:
+    return lambda graph, step, x, out: graph.add("Transpose", x, output=out, perm=list(order))
+
+
+WRITERS: dict[str, Callable[..., str]] = {
     "normalise": _normalise,
     "limit": _limit,
     "linear": _linear,
@@ -179,8 +245,19 @@ WRITERS: dict[str, Callable[[Graph, Step, str, str], str]] = {
     "mean": _mean,
     "expectation": _expectation,
     "argmax": _argmax,
+    "concat": _concat,
+    "add": _add,
+    "sphere": _sphere,
+    "channels_first": _turn(0, 3, 1, 2),
+    "channels_last": _turn(0, 2, 3, 1),
+    "planes": _planes,
+    "conv": _conv,
+    "max_pool": _max_pool,
+    "group_norm": _group_norm,
+    "spatial_mean": lambda graph, step, x, out: graph.add("ReduceMean", x, output=out, axes=[2, 3], keepdims=0),
+    "flatten": lambda graph, step, x, out: graph.add("Flatten", x, output=out, axis=1),
 }
-"""Nodes of each kind of step."""
+"""Nodes of each kind of step: (graph, step, what it reads, the name of what it gives)."""
 
 
 def onnx_bytes(policy: Exportable) -> bytes:
@@ -188,9 +265,11 @@ def onnx_bytes(policy: Exportable) -> bytes:
     require("onnx", "export", "a policy as ONNX")
     from onnx import TensorProto, checker, helper
 
-    graph, x = Graph(), "observation"
+    graph, x, found = Graph(), OBSERVATION, {OBSERVATION: OBSERVATION}
     for k, step in enumerate(policy.steps):
-        x = WRITERS[step.kind](graph, step, x, "action" if k == len(policy.steps) - 1 else f"{step.name}.out")
+        read = [found[name] for name in step.reads] or [x]
+        out = "action" if k == len(policy.steps) - 1 else f"{step.name}.out"
+        x = found[step.name] = WRITERS[step.kind](graph, step, *read, out)
     seen = TensorProto.INT64 if policy.steps[0].kind == "codebook" else TensorProto.FLOAT
     kind = TensorProto.INT64 if policy.discrete else TensorProto.FLOAT
     shape = ["batch"] if policy.discrete else ["batch", policy.outputs]

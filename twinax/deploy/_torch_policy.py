@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from twinax.errors import TwinaxError, UnknownName
-from twinax.exportable import KINDS, Exportable
+from twinax.exportable import KINDS, OBSERVATION, Exportable
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
@@ -28,7 +28,31 @@ def _norm(m: Any, x: Tensor) -> Tensor:
     return nn.functional.layer_norm(x, m.weight.shape, m.weight, m.bias, m.options["eps"])
 
 
-RULES: dict[str, Callable[[Any, Tensor], Tensor]] = {
+def _group_norm(m: Any, x: Tensor) -> Tensor:
+    return nn.functional.group_norm(x, m.options["groups"], m.weight, m.bias, m.options["eps"])
+
+
+def _bordered(m: Any, x: Tensor, value: float) -> Tensor:
+    (top, bottom), (left, right) = m.options["border"]
+    return nn.functional.pad(x, (left, right, top, bottom), value=value)
+
+
+def _conv(m: Any, x: Tensor) -> Tensor:
+    own = m.options
+    x = _bordered(m, x, 0.0)
+    return nn.functional.conv2d(x, m.weight, m.bias, own["stride"], 0, own["dilation"], own["groups"])
+
+
+def _max_pool(m: Any, x: Tensor) -> Tensor:
+    return nn.functional.max_pool2d(_bordered(m, x, -torch.inf), m.options["window"], m.options["stride"])
+
+
+def _sphere(m: Any, x: Tensor) -> Tensor:
+    size = torch.sqrt(torch.clamp((x * x).sum(-1, keepdim=True), min=m.options["least"]))
+    return x.shape[-1] ** 0.5 * x / size
+
+
+RULES: dict[str, Callable[..., Tensor]] = {
     "normalise": lambda m, x: (x - m.mean) / m.deviation,
     "limit": lambda m, x: torch.maximum(torch.minimum(x, m.limit), -m.limit),
     "linear": lambda m, x: nn.functional.linear(x, m.weight, m.bias),
@@ -42,6 +66,17 @@ RULES: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "mean": lambda m, x: x.mean(1),
     "expectation": lambda m, x: (torch.softmax(x, 1) * m.support[:, None]).sum(1),
     "argmax": lambda m, x: torch.argmax(x, -1),
+    "concat": lambda m, *parts: torch.cat(parts, -1),
+    "add": lambda m, x, y: x + y,
+    "sphere": _sphere,
+    "channels_first": lambda m, x: x.permute(0, 3, 1, 2),
+    "channels_last": lambda m, x: x.permute(0, 2, 3, 1),
+    "planes": lambda m, x: torch.cat([x, m.planes.expand(x.shape[0], *m.planes.shape)], 1),
+    "conv": _conv,
+    "max_pool": _max_pool,
+    "group_norm": _group_norm,
+    "spatial_mean": lambda m, x: x.mean((2, 3)),
+    "flatten": lambda m, x: x.flatten(1),
 }
 """What each kind of step does."""
 LEARNED = ("weight", "bias")
@@ -63,8 +98,8 @@ class Part(nn.Module):
         if kind == "activation":
             self.function = ACTIVATIONS[options["activation"]]()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return RULES[self.kind](self, x)
+    def forward(self, *read: Tensor) -> Tensor:
+        return RULES[self.kind](self, *read)
 
 
 class TorchPolicy(nn.Module):
@@ -72,14 +107,19 @@ class TorchPolicy(nn.Module):
 
     def __init__(self, steps: Sequence[Mapping[str, Any]]):
         super().__init__()
-        self._chain: list[str] = []
+        self._chain: list[tuple[str, tuple[str, ...]]] = []
         for step in steps:
             kind, options = step["kind"], step.get("options") or {}
             if kind not in KINDS:
                 raise UnknownName("step of a policy", kind, KINDS)
             if kind == "activation" and options.get("activation") not in ACTIVATIONS:
                 raise UnknownName("activation", options.get("activation"), ACTIVATIONS)
-            self._chain.append(str(step["name"]))
+            before = self._chain[-1][0] if self._chain else OBSERVATION
+            reads = tuple(map(str, step.get("reads") or (before,)))
+            known = {OBSERVATION, *(name for name, _ in self._chain)}
+            if missing := [name for name in reads if name not in known]:
+                raise UnknownName("step of a policy", missing[0], known)
+            self._chain.append((str(step["name"]), reads))
             self._put(str(step["name"]), Part(kind, step.get("arrays") or {}, options))
 
     def _put(self, name: str, part: Part) -> None:
@@ -95,9 +135,9 @@ class TorchPolicy(nn.Module):
         where.add_module(last, part)
 
     def forward(self, observation: Tensor) -> Tensor:
-        x = observation
-        for name in self._chain:
-            x = self.get_submodule(name)(x)
+        x, found = observation, {OBSERVATION: observation}
+        for name, reads in self._chain:
+            x = found[name] = self.get_submodule(name)(*(found[one] for one in reads))
         return x
 
 
@@ -109,6 +149,7 @@ def structure(policy: Exportable) -> list[dict[str, Any]]:
             "name": step.name,
             "arrays": {name: list(np.shape(array)) for name, array in step.arrays.items()},
             "options": dict(step.options),
+            **({"reads": list(step.reads)} if step.reads else {}),
         }
         for step in policy.steps
     ]

@@ -18,17 +18,23 @@ def check_structure(env: Any) -> None:
     name = type(env).__name__
     if not isinstance(env, Environment):
         raise TwinaxError(f"{name} is not an environment for GFlowNets; it must be a twinax.envs.Environment")
-    try:
-        hash(env)
-    except TypeError as error:
-        raise TwinaxError(
-            f"{name} cannot be hashed ({error}); make it a frozen dataclass whose fields are numbers, strings or tuples"
-        ) from error
+    check_hashable(env)
     for size in SIZES:
         value = getattr(env, size)
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise TwinaxError(f"{size} of {name} is {value!r}; it must be a whole number, at least 1")
     _check_source(name, env.reset(3))
+
+
+def check_hashable(env: Any) -> None:
+    """Refuse an environment that cannot be the key of what is known of it."""
+    try:
+        hash(env)
+    except TypeError as error:
+        raise TwinaxError(
+            f"{type(env).__name__} cannot be hashed ({error}); make it a frozen dataclass whose fields are numbers, "
+            "strings or tuples"
+        ) from error
 
 
 def _check_source(name: str, state: Any) -> None:

@@ -14,6 +14,7 @@ from twinax.arguments import checked
 from twinax.envs._black_box import black_boxes
 from twinax.envs._broken_rule import fail, refuse
 from twinax.envs._check_frameworks import check_frameworks
+from twinax.envs._check_structure import check_hashable as check_hashable
 from twinax.envs._check_structure import check_structure
 from twinax.envs._check_walks import WALKS, at_source, walk_back, wander
 from twinax.envs._enumeration import TooManyStates, discover, levels

@@ -8,14 +8,19 @@ from typing import Any
 import numpy as np
 
 from twinax.envs import Environment
-from twinax.envs.checking import inspect_env
+from twinax.envs.checking import check_hashable, inspect_env
 from twinax.envs.state_rows import pick, show, size_of
 from twinax.errors import TwinaxError
 
 
-@functools.lru_cache(maxsize=8)
 def sound_states(env: Environment, frameworks: tuple[str, ...]) -> Any:
     """States of a world whose rules hold in a quick check: all of a small one, those of random walks otherwise."""
+    check_hashable(env)
+    return _sound_states(env, frameworks)
+
+
+@functools.lru_cache(maxsize=8)
+def _sound_states(env: Environment, frameworks: tuple[str, ...]) -> Any:
     return inspect_env(env, quick=True, frameworks=frameworks)[1]
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from twinax import ops, tree
-from twinax.exportable import Exportable, Step, activation, linear
+from twinax.errors import TwinaxError
+from twinax.exportable import Exportable, Step, activation, linear, perceptron
 from twinax.iqn._network import Categorical, QuantileNetwork
+from twinax.networks import MLP, Linear
 from twinax.problem import State
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ def exportable(using: Using, state: State, agent: int = 0) -> Exportable:
     inside = isinstance(network, QuantileNetwork)
     steps = [
         Step("codebook", "codebook", {"table": np.asarray(world.codebook)}),
-        linear("feature", network.feature),
+        *_feature(network.feature),
         activation("feature", "relu"),
     ]
     if inside:
@@ -68,6 +70,18 @@ def exportable(using: Using, state: State, agent: int = 0) -> Exportable:
             "input": seen,
             "output": {"name": "action", "type": "int64", "choices": world.num_actions, "names": list(world.actions)},
         },
+    )
+
+
+def _feature(layer: Any) -> list[Step]:
+    """The first layer, or a perceptron in its place."""
+    if isinstance(layer, Linear):
+        return [linear("feature", layer)]
+    if isinstance(layer, MLP):
+        return perceptron("feature", layer)
+    raise TwinaxError(
+        f"the agent begins with a network of your own ({type(layer).__name__}), which cannot be written for elsewhere: "
+        "perceptrons (twinax.networks.MLP) can; run it with twinax.load(run).act"
     )
 
 

@@ -52,7 +52,7 @@ class Using:
         """Expected returns of the actions."""
         group, name = self.find(agent)
         network = self.problem.members(networks)[name].acting()
-        codebook = np.asarray(self.problem.world.codebook, network.feature.weight.dtype)
+        codebook = np.asarray(self.problem.world.codebook, network.hidden.weight.dtype)
         return group.values(network, views, codebook, taus)
 
     def act(self, state: State, views: Any, seed: int | None, agent: int = 0) -> Any:

@@ -98,10 +98,17 @@ class ResNet(eqx.Module):
         """Of the vectors that it makes."""
         return self.blocks[-1].convs[-1].weight.shape[-4]
 
+    @property
+    def coordinates(self) -> np.ndarray:
+        """How far down and how far across each place is, from -1 to 1: (height, width, 2)."""
+        grid = np.meshgrid(*(np.linspace(-1, 1, size) for size in self.shape[:2]), indexing="ij")
+        return np.stack(grid, -1)
+
     def __call__(self, observations: Any) -> Float[Array, "*rows width"]:
         x, rows = flat_images(observations, self.shape)
         x = ops.cast(x, self.first.weight) / 127.5 - 1
-        x = ops.concat([x, ops.broadcast(_coordinates(self.shape, x), (*x.shape[:-1], 2))], -1)
+        planes = ops.cast(ops.like(self.coordinates, x), x)
+        x = ops.concat([x, ops.broadcast(planes, (*x.shape[:-1], 2))], -1)
         x = ops.max_pool(_swish(self.first_norm(self.first(x))), 3, 2)
         for block in self.blocks:
             x = block(x)
@@ -110,9 +117,3 @@ class ResNet(eqx.Module):
 
 def _swish(x: Any) -> Array:
     return x * ops.sigmoid(x)
-
-
-def _coordinates(shape: tuple[int, int, int], like: Any) -> Array:
-    """How far down and how far across each place is, from -1 to 1."""
-    grid = np.meshgrid(*(np.linspace(-1, 1, size) for size in shape[:2]), indexing="ij")
-    return ops.cast(ops.like(np.stack(grid, -1), like), like)

@@ -62,6 +62,20 @@ Loss = Callable[[Nets, Batch, Mapping[str, Any]], tuple[Any, Terms]]
 
 
 @dataclass(frozen=True, eq=False)
+class Link:
+    """A network of those by which an agent acts, for who runs it elsewhere: it reads what the one before gave."""
+
+    name: str
+    network: Any
+    told: Any = None
+    """What it is given besides, the same for every row."""
+    sees: bool = False
+    """Whether it reads the observation, and what the one before gave beside it."""
+    on_sphere: float = 0.0
+    """Where its answer is put on a sphere, the least squared length by which it is divided; 0: it is not."""
+
+
+@dataclass(frozen=True, eq=False)
 class Agent(ABC):
     """Options that all agents have; those of an agent follow.
 
@@ -210,10 +224,9 @@ class Agent(ABC):
         action = distribution.mode if temperature == 0 else distribution.sample(noise, temperature)
         return ops.clip(action, -1, 1)
 
-    def chain(self, networks: Mapping[str, Any], given: Any) -> list[tuple[str, Any, Any]]:
-        """What `act` does without noise, for who runs it elsewhere: (name, network, what it is told besides), each
-        reading what the one before gave."""
-        return [("actor", networks["actor"], given)]
+    def chain(self, networks: Mapping[str, Any], given: Any) -> list[Link]:
+        """What `act` does without noise, for who runs it elsewhere; the first link reads the observation."""
+        return [Link("actor", networks["actor"], given)]
 
     def values(self, networks: Mapping[str, Any], observations: Any, given: Any, noise: Any) -> Any:
         """How good states are by `valued_by`; a critic judges what the actor would do there."""

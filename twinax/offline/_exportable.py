@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from twinax import tree
-from twinax.errors import TwinaxError
-from twinax.exportable import Exportable, Step, activation, box_steps, linear, perceptron
+from twinax.exportable import OBSERVATION, ROWS, Exportable, Step, activation, box_steps, linear, perceptron
 from twinax.networks import MLP
+from twinax.offline._agent import Link
+from twinax.offline._encoder_steps import encoder_steps
 from twinax.offline._judge import Judging
 from twinax.offline.networks import Actor, Encoded, Value
 from twinax.problem import State
@@ -18,25 +20,29 @@ if TYPE_CHECKING:
     from twinax.offline._problem import Offline
 
 
+IMAGES = 32
+"""On how many images a policy is compared: each takes a thousand times what a vector takes."""
+
+
 def exportable(problem: Offline, state: State, given: Any) -> Exportable:
     """The agent as it is evaluated; what it is told besides, a goal or a latent, is a constant inside."""
     agent, widths, box = problem.agent, problem.widths, problem.box
-    if agent.encoder:
-        raise TwinaxError(
-            f"{agent.name} sees images by encoder={agent.encoder}, whose convolutions are not exported yet"
-        )
-    width, steps = widths.shape[0], _normaliser(problem)
-    for name, network, told in agent.chain(state.networks, given):
-        steps += _network(name, network, width, told)
-        width = next(len(step.arrays["bias"]) for step in reversed(steps) if step.kind == "linear")
+    exact = tree.map_leaves(lambda x: np.asarray(x, np.float64), state.networks)
+    told = None if given is None else np.asarray(given, np.float64)
+    steps = _normaliser(problem)
+    seen = steps[-1].name if steps else OBSERVATION
+    before: tuple[str, int] | None = None
+    for link in agent.chain(exact, told):
+        made, width = _link(link, (seen, widths.shape[-1]), before)
+        steps += made
+        before = made[-1].name, width
     ones = np.ones(widths.action)
     steps.append(Step("clamp", "within", {"low": -ones, "high": ones}))
     if box is not None:
         steps += box_steps(*box, stretched=True)
     low, high = (np.broadcast_to(np.asarray(side, float), ones.shape) for side in box or (-1.0, 1.0))
-    exact = tree.map_leaves(lambda x: np.asarray(x, np.float64), state.networks)
-    told = None if given is None else np.asarray(given, np.float64)
-    seen = {"name": "observation", "type": "float32", "shape": list(widths.shape), "size": widths.shape[0]}
+    form = {"name": "observation", "type": "float32", "shape": list(widths.shape)}
+    form |= {"range": [0, 255]} if widths.images else {"size": widths.shape[0]}
     output = {"name": "action", "type": "float32", "size": widths.action, "low": low.tolist(), "high": high.tolist()}
     return Exportable(
         steps=tuple(steps),
@@ -47,10 +53,11 @@ def exportable(problem: Offline, state: State, given: Any) -> Exportable:
         discrete=False,
         outputs=widths.action,
         largest=float(np.abs([low, high]).max()),
+        rows=IMAGES if widths.images else ROWS,
         description={
             "agent": agent.name,
             "task": repr(problem.task),
-            "input": seen,
+            "input": form,
             "output": output,
             "told": None if given is None else {agent.actor_sees: np.asarray(given).tolist()},
         },
@@ -65,6 +72,36 @@ def _normaliser(problem: Offline) -> list[Step]:
     return [Step("normalise", "normaliser", {"mean": np.asarray(normaliser.shift), "deviation": deviation})]
 
 
+def _link(link: Link, seen: tuple[str, int], before: tuple[str, int] | None) -> tuple[list[Step], int]:
+    """The steps of a link and the width of its answer; `seen` and `before` are names of steps with their widths."""
+    name, network, told, found = link.name, link.network, link.told, []
+    source, width = seen if before is None or link.sees else before
+    if isinstance(network, Encoded):
+        found = encoder_steps(f"{name}.encoder", network.encoder)
+        found[0] = dataclasses.replace(found[0], reads=(source,))
+        source, width = found[-1].name, network.encoder.width
+        if told is not None and network.goal_encoder is not None:
+            told = network.goal_encoder(told[None])[0]
+        name, network = f"{name}.net", network.net
+    if link.sees and before is not None:
+        found.append(Step("concat", f"{link.name}.inputs", reads=(source, before[0])))
+        source, width = found[-1].name, width + before[1]
+    body = _network(name, network, width, told)
+    found += [dataclasses.replace(body[0], reads=(source,)), *body[1:]]
+    outputs = _outputs(network)
+    if link.on_sphere:
+        found.append(Step("sphere", f"{link.name}.sphere", options={"least": link.on_sphere, "width": outputs}))
+    return found, outputs
+
+
+def _outputs(network: Any) -> int:
+    """The width of what a network gives."""
+    network = network.body if isinstance(network, Value) else network
+    if isinstance(network, MLP):
+        return len(network.layers[-1].weight)
+    return len(network.mean.weight) if isinstance(network, Actor) else network.width
+
+
 def _network(name: str, network: Any, inputs: int, told: Any) -> list[Step]:
     """A network as steps; all but its first `inputs` columns are what it is told, or noise, which is 0."""
     if isinstance(network, Value):
@@ -74,8 +111,7 @@ def _network(name: str, network: Any, inputs: int, told: Any) -> list[Step]:
     if isinstance(network, Actor):
         steps = [*perceptron(f"{name}.trunk", network.trunk, inputs, told), linear(f"{name}.mean", network.mean)]
         return [*steps, activation(f"{name}.squashed", "tanh")] if network.squashed else steps
-    kind = "an encoder" if isinstance(network, Encoded) else f"a {type(network).__name__}"
-    raise TwinaxError(f"{name} is {kind}, which cannot be exported; linear layers, norms and activations can")
+    return encoder_steps(name, network)
 
 
 def observations(problem: Offline, rows: int) -> np.ndarray:
@@ -87,4 +123,5 @@ def observations(problem: Offline, rows: int) -> np.ndarray:
     x = x if data.normaliser is None else np.asarray(data.normaliser.undo(x))
     noise = rng.normal(size=x.shape) * (x.std(0) + 1e-3)
     noise[: rows // 10] *= 20.0
-    return (x + noise).astype(np.float32)
+    x = np.concatenate([x + noise] * (problem.widths.shape[-1] // x.shape[-1]), -1)  # stacked frames that stand still
+    return (np.clip(x, 0, 255) if problem.widths.images else x).astype(np.float32)

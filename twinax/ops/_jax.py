@@ -16,7 +16,7 @@ from jax.experimental import io_callback
 from twinax.ops import MASKED, _gates
 from twinax.ops._axis import current_seed_axis, current_shards
 from twinax.ops._order import index_bits
-from twinax.ops._windows import same_padding
+from twinax.ops.windows import same_padding
 
 CACHE_NUMBERS = 2**17
 """Members with larger arrays than this run one after the other on a CPU: together they would leave its cache."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from twinax.ops import MASKED, _eager, _gates
 from twinax.ops._order import index_bits
-from twinax.ops._windows import same_padding
+from twinax.ops.windows import same_padding
 
 
 def convert(tree, reference):

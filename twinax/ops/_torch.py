@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from twinax.memory import is_mapped
 from twinax.ops import MASKED, _eager
 from twinax.ops._order import index_bits
-from twinax.ops._windows import same_padding
+from twinax.ops.windows import same_padding
 
 _DTYPES = {
     name: getattr(torch, name)

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from twinax.envs import Box
-from twinax.exportable import Exportable, Step, activation, box_steps, linear
+from twinax.errors import TwinaxError
+from twinax.exportable import Exportable, Step, activation, box_steps, perceptron
+from twinax.networks import MLP
 from twinax.ppo._policy import Policy
 
 
@@ -46,15 +48,15 @@ def _normaliser(policy: Policy) -> list[Step]:
 
 def _layers(policy: Policy) -> list[Step]:
     """From the normalised observation to a point: a shared trunk first, and no deviations at the end."""
-    found: list[Step] = []
-    for name, net in (("trunk", policy.agent.trunk), ("actor", policy.agent.actor)):
-        for k, layer in enumerate(net.layers if net is not None else ()):
-            last = name == "actor" and k == len(policy.agent.actor.layers) - 1
-            # With std=state the actor's last layer also gives the deviations, which a likeliest action does not need.
-            found.append(linear(f"{name}.layers.{k}", layer, outputs=policy.outputs if last else None))
-            if not last and net is not None:
-                found.append(activation(found[-1].name, net.activation))
-    return found
+    trunk, actor = policy.agent.trunk, policy.agent.actor
+    if not isinstance(actor, MLP):
+        raise TwinaxError(
+            f"the actor is a network of your own ({type(actor).__name__}), which cannot be written for elsewhere: "
+            "perceptrons (twinax.networks.MLP) can; run it with twinax.load(run).act"
+        )
+    found = [] if trunk is None else [*perceptron("trunk", trunk), activation("trunk", trunk.activation)]
+    # With std=state the actor's last layer also gives the deviations, which a likeliest action does not need.
+    return [*found, *perceptron("actor", actor, outputs=None if actor.final and actor.norms else policy.outputs)]
 
 
 def _action(policy: Policy) -> list[Step]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -63,7 +64,7 @@ class ActorCritic(eqx.Module):
 
         def turned(net: Any) -> Any:
             if isinstance(net, MLP):
-                return MLP(acting(net.layers), net.activation)  # type: ignore[arg-type]
+                return dataclasses.replace(net, layers=acting(net.layers))  # type: ignore[arg-type]
             return net.acting() if hasattr(net, "acting") else net
 
         return ActorCritic(turned(self.trunk), turned(self.actor), self.critic, self.log_std, self.kind)

@@ -13,12 +13,12 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from twinax import tree
+from twinax import recipe, tree
 from twinax.networks import num_parameters
 from twinax.problem import Problem, State
 from twinax.runs import checkpoint, episodes, metrics
 from twinax.runs.deliveries import Deliveries
-from twinax.runs.directory import RunDirectory, container
+from twinax.runs.directory import RunDirectory, builds_problem, container
 from twinax.runs.divergence import Watch, doubt
 from twinax.runs.endings import Run, diverged, removed
 from twinax.runs.logger import Logger
@@ -117,7 +117,7 @@ class Bookkeeping:
         """The exact command, or call, that continues this run."""
         if self.directory is None:
             return "nothing was saved, because run_dir is None"
-        if self.config is None:
+        if not builds_problem(self.config) and not recipe.is_known(self.problem):
             return f"continue with twinax.resume({str(self.directory.path)!r}, problem=...)"
         launch = f"launch --processes {self._processes} " if self._processes > 1 else ""
         return f"continue with: twinax {launch}resume {self.directory.path}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,22 @@ def fitting(name: str, value: Any, known: Mapping[str, Any]) -> np.ndarray:
         form = f"{now.size} finite numbers" if now.shape else "a finite number"
         raise TwinaxError(f"the setting '{name}' cannot become {value!r}: it is {now.tolist()}, and takes {form}")
     return found
+
+
+def check_callbacks(callbacks: Sequence[Any]) -> None:
+    """Refuse what could not be called with (run, step, metrics), before anything is trained."""
+    for callback in callbacks:
+        if isinstance(callback, type):
+            name = callback.__name__
+            raise TwinaxError(f"callbacks has the class {name}; give an object of it that can be called, {name}()")
+        try:
+            inspect.signature(callback).bind(None, 0, {})
+        except TypeError as error:
+            raise TwinaxError(
+                f"the callback {named(callback)} cannot be called with (run, step, metrics): {error}"
+            ) from error
+        except ValueError:  # written in C: nobody knows its arguments
+            continue
 
 
 def named(callback: Any) -> str:

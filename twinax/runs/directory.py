@@ -99,6 +99,11 @@ class RunDirectory:
     def films(self) -> Path:
         return self.path / "films"
 
+    @property
+    def is_composed(self) -> bool:
+        """Whether the run's problem is built from its configuration; otherwise from the call that made it in Python."""
+        return self.config_path.exists() and not self.problem_path.exists()
+
     def refuse_if_used(self) -> None:
         """Raise unless a new training may start here; touches nothing.
 
@@ -111,7 +116,7 @@ class RunDirectory:
         if checkpoint.steps(self.path) or "metrics.jsonl" in entries and self.metrics_path.stat().st_size:
             raise TwinaxError(
                 f"run.dir {self.path} already holds a training; continue it with `twinax resume {self.path}` "
-                "(twinax.resume if it was started in Python), or choose a new run.dir"
+                "(twinax.resume in Python), or choose a new run.dir"
             )
         strangers = sorted(entries - _FOREIGN - _BEGUN - _OTHERS)
         if strangers:
@@ -186,7 +191,7 @@ class RunDirectory:
 
         What an earlier training left here, which was stopped before its first checkpoint, goes.
         """
-        given, composed = problem.present.sources, config is not None and "experiment" in config
+        given, composed = problem.present.sources, builds_problem(config)
         for path, stale in ((self.config_path, config is None), (self.problem_path, composed)):
             if stale and path.exists():
                 with files.writing("the run directory", path, self.path):
@@ -206,14 +211,20 @@ class RunDirectory:
             files.replace_file(self.problem_path, config_file.dumps(kept))
         origin.vouch(self.problem_path, bool(recipe.named_modules(kept.get("problem"))))
 
-    def read_problem(self, trust: bool = False) -> Any:
+    def read_problem(self, trust: bool = False, use: str = "load") -> Any:
         """The problem of a run that was started from Python, built again.
 
         A file that names code of other packages is refused, unless this user wrote it on this machine, or with `trust`.
+        `use` is the function of this library that takes the problem itself where this one cannot make it.
         """
         self.must_exist()
         self.refuse_links()
-        instead = f"give the problem itself: twinax.load({str(self.path)!r}, problem=...)"
+        instead = f"give the problem itself: twinax.{use}({str(self.path)!r}, problem=...)"
+        if self.is_composed:
+            raise TwinaxError(
+                f"the run {self.path} was started from a configuration, which the command line reads: `twinax resume "
+                f"{self.path}`; or {instead}"
+            )
         try:
             text = files.read_text(self.problem_path, self.path) if self.problem_path.exists() else "unknown: ''"
         except (OSError, ValueError) as error:
@@ -227,7 +238,13 @@ class RunDirectory:
             )
         if not trust:
             origin.require_trust(self.problem_path, recipe.named_modules(kept["problem"]))
-        return recipe.rebuild(sources.found(self.path, kept["problem"]))
+        try:
+            return recipe.rebuild(sources.found(self.path, kept["problem"]))
+        except TwinaxError as error:
+            raise TwinaxError(
+                f"the run {self.path} was started from Python, and its problem cannot be made again: {error}; or "
+                f"{instead}"
+            ) from error
 
     def read_summary(self) -> dict[str, Any]:
         """summary.json, or an empty dict before the first one was written."""
@@ -284,6 +301,11 @@ class RunDirectory:
         if not self.path.is_dir():
             return set()
         return {entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")}
+
+
+def builds_problem(config: Mapping[str, Any] | None) -> bool:
+    """Whether a configuration is one that the command line composes, and so says what the problem is."""
+    return config is not None and "experiment" in config
 
 
 def find_runs(root: Path) -> list[Path]:

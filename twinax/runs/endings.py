@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from twinax import blame
 from twinax.errors import TwinaxError
 from twinax.problem import State
 from twinax.runs.callbacks import named
@@ -104,7 +105,7 @@ def diverged(book: Bookkeeping, step: int, term: str, bad: str) -> Diverged:
 
 def evaluation_failed(book: Bookkeeping, error: Exception, state: State) -> EvaluationFailed:
     """After a save of the state whose evaluation raised."""
-    sentence = _broken(book, f"the evaluation after step {book.done} failed", error)
+    sentence = _broken(book, f"the evaluation after step {book.done} failed", error, blame.tell(error))
     return EvaluationFailed(sentence, book.result(state))
 
 
@@ -114,11 +115,12 @@ def callback_failed(book: Bookkeeping, callback: Any, error: Exception, state: S
     return CallbackFailed(sentence, book.result(state))
 
 
-def _broken(book: Bookkeeping, what: str, error: Exception) -> str:
+def _broken(book: Bookkeeping, what: str, error: Exception, told: str | None = None) -> str:
     """A sentence on what a stranger's code did to a run, which ends as failed."""
     book.end("failed")
     reason = " ".join(str(error).split())
-    reason = reason if isinstance(error, TwinaxError) else f"{type(error).__name__}: {reason}".rstrip(": ")
+    if not isinstance(error, TwinaxError):
+        reason = told or f"{type(error).__name__}: {reason}".rstrip(": ")
     saved = f"the training until then is saved in {book.saved}; mend the cause and " if book.saved else ""
     return f"{what} ({reason}); {saved}{book.how_to_resume}"
 

@@ -15,7 +15,7 @@ from twinax.parts import Unit
 from twinax.problem import Problem
 from twinax.runs import checkpoint, metrics
 from twinax.runs.bookkeeping import Bookkeeping, new_run, owed_row
-from twinax.runs.callbacks import Callback, Training
+from twinax.runs.callbacks import Callback, Training, check_callbacks
 from twinax.runs.directory import RunDirectory, container
 from twinax.runs.divergence import Diverged
 from twinax.runs.endings import CallbackFailed, EvaluationFailed, Removed, Run
@@ -69,6 +69,7 @@ def train(
     >>> run = train(problem, mode="jax", steps=20_000, seed=0)              # doctest: +SKIP
     >>> run.summary["total_variation"], run.networks.policy                 # doctest: +SKIP
     """
+    check_callbacks(callbacks)
     unit = problem.present.unit
     plan = choose_options(options, changed).counted(unit.column, unit.per_step).with_intervals()
     places = [*make_sinks(plan.logger), *sinks] if writes else []
@@ -87,8 +88,9 @@ def train(
 @checked
 def resume(
     run_dir: Path | str,
-    problem: Problem,
+    problem: Problem | None = None,
     *,
+    trust: bool = False,
     progress: bool | None = None,
     config: Mapping[str, Any] | None = None,
     announce: Announce | None = None,
@@ -102,6 +104,9 @@ def resume(
 
     A run whose steps are all done, but which was killed or failed before it was finished, is finished.
 
+    problem    what is trained; a run that was started in Python knows the call that made its problem, if all that was
+               given there can be written down, and builds it again
+    trust      whether code of other packages may run that the files of somebody else's run name
     changed    fields of `TrainOptions`: steps are those of the whole run, those already done included; the mode may
                differ from before, since every engine reads every engine's checkpoints; dtype and seeds may not
     warn       gets a sentence for each checkpoint that is refused (default: printed on standard error)
@@ -109,10 +114,12 @@ def resume(
     callbacks  as in `train`; settings that they changed before stay changed
     sinks      as in `train`; each goes on where it was
 
-    >>> run = resume("runs/first", problem, steps=40_000)                   # doctest: +SKIP
+    >>> run = resume("runs/first", steps=40_000)                            # doctest: +SKIP
     """
     directory = RunDirectory(Path(run_dir))
     directory.must_exist()
+    check_callbacks(callbacks)
+    problem = directory.read_problem(trust, use="resume") if problem is None else problem
     with ExitStack() as stack:
         if writes:
             stack.enter_context(directory.lock())

@@ -12,16 +12,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from twinax import ops
-from twinax.errors import TwinaxError
 from twinax.networks import MLP
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, guided, spread
+from twinax.offline._agent import Agent, Link, Loss, Nets, Sizes, cloning_terms, guided, spread
 from twinax.offline._losses import advantage_weights, behaviour_cloning, goal_value_loss, regression, scaled
 from twinax.offline.agents.iql import IQL
 from twinax.offline.networks import Actor, LogParameter, Metric, Value
 from twinax.problem import Terms
 
 Trained = ClassVar[dict[str, tuple[str, ...]]]
+LEAST_SQUARE = 1e-12
+"""Below this the square of a length is taken for it."""
 
 
 def both(*names: str) -> dict[str, tuple[str, ...]]:
@@ -194,10 +195,8 @@ class HIQL(GCIVL):
         return super().act(networks, observations, subgoal, noise, temperature)
 
     def chain(self, networks, given):
-        raise TwinaxError(
-            "hiql acts by two networks that both read the observation, which is no chain that can be written for "
-            "elsewhere; run it by act of the loaded run"
-        )
+        high = Link("high_actor", networks["high_actor"], given, on_sphere=LEAST_SQUARE)
+        return [high, Link("actor", networks["actor"], sees=True)]
 
     def values(self, networks, observations, given, noise):
         return super().values(networks, observations, self.point(networks, observations, given), noise)
@@ -259,5 +258,5 @@ class QRL(GCBC):
 
 def _on_sphere(x: Any) -> Any:
     # As in on_sphere, but a zero vector stays where it is.
-    size = ops.sqrt(ops.maximum(ops.sum(x * x, -1), ops.full((), 1e-12, x)))
+    size = ops.sqrt(ops.maximum(ops.sum(x * x, -1), ops.full((), LEAST_SQUARE, x)))
     return math.sqrt(x.shape[-1]) * x / size[..., None]

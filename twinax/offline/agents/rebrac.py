@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from twinax import ops
 from twinax.networks import MLP
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Loss, Nets, Sizes, cloning_terms, spread
+from twinax.offline._agent import Agent, Link, Loss, Nets, Sizes, cloning_terms, spread
 from twinax.offline._encoders import make_encoder
 from twinax.offline._losses import behaviour_cloning, noisy_action, regression, scaled, squared_distance
 from twinax.offline._sampling import BatchOptions, random_crop
@@ -174,7 +174,7 @@ class DinoReBRAC(ReBRAC):
         return super().act(networks, networks["encoder"](observations), given, noise, temperature)
 
     def chain(self, networks, given):
-        return [("encoder", networks["encoder"], None), *super().chain(networks, given)]
+        return [Link("encoder", networks["encoder"]), *super().chain(networks, given)]
 
     def values(self, networks, observations, given, noise):
         action = self.act(networks, observations, given, noise, 0.0)
