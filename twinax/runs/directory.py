@@ -32,6 +32,7 @@ from typing import Any
 from twinax import recipe
 from twinax.bridge.weight_files import encode_weights
 from twinax.errors import TwinaxError
+from twinax.problem import Problem
 from twinax.runs import (
     checkpoint,
     config_file,
@@ -211,7 +212,7 @@ class RunDirectory:
             files.replace_file(self.problem_path, config_file.dumps(kept))
         origin.vouch(self.problem_path, bool(recipe.named_modules(kept.get("problem"))))
 
-    def read_problem(self, trust: bool = False, use: str = "load") -> Any:
+    def read_problem(self, trust: bool = False, use: str = "load") -> Problem:
         """The problem of a run that was started from Python, built again.
 
         A file that names code of other packages is refused, unless this user wrote it on this machine, or with `trust`.
