@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+GIGABYTE = 1e9
 ALIGNMENT = 64
 """Bytes. JAX uses an array of the host where it lies if it begins at a multiple of this; otherwise it copies it."""
 

@@ -51,8 +51,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(found: Namespace) -> int:
     if found.file is not None:
         return examine(Path(found.file), 0.0 if found.quick else 0.5)
-    from twinax.conf.limits import GIGABYTE
-    from twinax.memory import available_memory
+    from twinax.memory import GIGABYTE, available_memory
 
     missing = [name for name in CORE if version(name) is None]
     # What is wrong with one part must not hide the others.

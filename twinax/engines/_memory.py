@@ -14,16 +14,16 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import jaxprs_in_params
 
 from twinax import tree
 from twinax.errors import TwinaxError
-from twinax.memory import available_memory, is_mapped
+from twinax.memory import GIGABYTE, available_memory, is_mapped
 from twinax.noise import Draw
 from twinax.problem import Problem
 from twinax.shapes import ShapeGenerator, blank
 from twinax.train_options import TrainOptions
 
-GIGABYTE = 1e9
 COPIES = 2
 """A state is held by the device, and by the host while it is made and while it is saved."""
 LOGGED = 10
@@ -162,7 +162,7 @@ def peak_bytes(jaxpr: Any) -> float:
     alive: dict[Any, float] = {}
     now = peak = 0.0
     for i, one in enumerate(jaxpr.eqns):
-        inner = max((peak_bytes(body) for body in jax.core.jaxprs_in_params(one.params)), default=0.0)
+        inner = max((peak_bytes(body) for body in jaxprs_in_params(one.params)), default=0.0)
         free = one.primitive.name in VIEWS or one.primitive.name in IN_PLACE
         made = {var: 0.0 if free else _aval_bytes(var.aval) for var in one.outvars if var in last}
         now += sum(made.values())
