@@ -109,12 +109,12 @@ def _sentences(section: type) -> dict[str, str]:
         own = {field.name for field in dataclasses.fields(base)}
         # A mirrored section has its text in the library, perhaps in several classes there, of which it may lack fields.
         written = base.__dict__["options"].__mro__ if "options" in base.__dict__ else (base,)
-        for kind in (one for one in reversed(written) if hasattr(one, "__dataclass_fields__")):
+        for kind in (one for one in reversed(written) if dataclasses.is_dataclass(one)):
             found |= {name: text for name, text in _written_under(kind).items() if name in own}
     return found
 
 
-def _written_under(kind: type) -> dict[str, str]:
+def _written_under(kind: Any) -> dict[str, str]:
     """Field name to the string under it in the source, or in `sentences` of a section that was made otherwise."""
     if "sentences" in kind.__dict__:
         return kind.__dict__["sentences"]
