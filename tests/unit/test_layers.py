@@ -15,7 +15,7 @@ import twinax
 
 ROOT = Path(twinax.__file__).parent
 LEVELS = (
-    ("errors", "types", "memory", "interval", "episode"),
+    ("errors", "types", "memory", "shapes", "interval", "episode"),
     ("arguments", "platforms", "ranges", "registry", "objects"),
     ("tree", "train_options", "recipe", "exportable"),
     ("ops",),

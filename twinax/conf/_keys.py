@@ -114,7 +114,7 @@ def _sentences(section: type) -> dict[str, str]:
     return found
 
 
-def _written_under(kind: type) -> dict[str, str]:
+def _written_under(kind: Any) -> dict[str, str]:
     """Field name to the string under it in the source, or in `sentences` of a section that was made otherwise."""
     if "sentences" in kind.__dict__:
         return kind.__dict__["sentences"]

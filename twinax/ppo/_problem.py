@@ -90,7 +90,7 @@ class PPO(Options, Problem):
         """Worlds that begin, and the pool of starts."""
         world = self.world
         if isinstance(seed, ShapeGenerator):  # a simulator gives no shapes without numbers: what it shows stands for it
-            return tuple(blank((number, world.observation_size)) for number in (self.num_envs, self.pool))
+            return blank((self.num_envs, world.observation_size)), blank((self.pool, world.observation_size))
         # Beyond every step that draws for training will reach.
         playing = begin(world, numpy_draws(world.reset_draws(self.num_envs), seed, 2**31 - 1))
         if not self.pool:
