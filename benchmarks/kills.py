@@ -44,7 +44,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "treasurehunt": (
         *("experiment=treasurehunt", "world.turns=8", "world.height=5", "world.width=5", "world.num_agents=2"),
-        *("model.width=8", "replay.memory=24", "replay.frames=2", "evaluation.worlds=2", "evaluation.film=false"),
+        *("model.width=8", "replay.memory=24", "replay.frames=2", "evaluation.num_envs=2", "evaluation.film=false"),
         *("trainer.batch_size=8", "trainer.steps=30"),
     ),
     "offline": (

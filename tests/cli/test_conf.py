@@ -194,3 +194,8 @@ def test_the_default_problem_fits_a_small_machine():
 def test_modes_are_the_engines():
     for mode in (*engines.MODES, *engines.ALIASES):
         assert conf.compose([f"trainer.mode={mode}"]).trainer.mode in engines.MODES
+
+
+def test_older_names_of_worlds_in_the_treasure_hunt():
+    config = conf.compose(["experiment=treasurehunt", "preset.worlds=2", "evaluation.worlds=3"])
+    assert (config.preset.num_envs, config.evaluation.num_envs) == (2, 3)

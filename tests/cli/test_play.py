@@ -23,7 +23,7 @@ from twinax.runs import checkpoint
 TINY = [
     "experiment=treasurehunt", "world=treasurehunt", "world.turns=12", "world.num_agents=3", "world.spawn_prob=0.2",
     "model.width=8", "model.quantiles=4", "model.act_quantiles=4", "model.cosines=8", "trainer.batch_size=8",
-    "replay.memory=64", "replay.frames=2", "evaluation.worlds=1", "evaluation.film=false", "preset.worlds=1",
+    "replay.memory=64", "replay.frames=2", "evaluation.num_envs=1", "evaluation.film=false", "preset.num_envs=1",
     "players.seeker=1",
 ]  # fmt: skip
 
@@ -148,7 +148,9 @@ def test_the_agents_of_a_run_play_as_when_they_are_evaluated(play, hunt):
     """Whoever types what an agent would have done gets the epoch of an evaluation, under both turn rules."""
     before = {path: path.stat().st_mtime_ns for path in hunt.rglob("*")}
     for rule in ("sequential", "simultaneous"):
-        config = conf.restore(runs.RunDirectory(hunt).read_config(), [f"world.turn_rule={rule}", "evaluation.worlds=1"])
+        config = conf.restore(
+            runs.RunDirectory(hunt).read_config(), [f"world.turn_rule={rule}", "evaluation.num_envs=1"]
+        )
         problem = conf.build_problem(config)
         state, _ = checkpoint.load(checkpoint.latest(hunt), like=problem.init(0))
         draws = noise.numpy_draws(problem.judge.draws(), 7, 0)

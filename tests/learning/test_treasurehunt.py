@@ -15,7 +15,7 @@ LAST = 50
 
 def scores(mode: str, seed: int, epochs: int) -> tuple[np.ndarray, float]:
     """The score in each epoch of the default preset, and that of random agents."""
-    config = conf.compose(["experiment=treasurehunt", "evaluation.film=false", "evaluation.worlds=64"])
+    config = conf.compose(["experiment=treasurehunt", "evaluation.film=false", "evaluation.num_envs=64"])
     engine = make_engine(conf.build_problem(config), mode=mode, chunk=config.trainer.chunk)
     engine.start(seed)
     return np.concatenate([engine.run(10)["score"] for _ in range(epochs // 10)]), engine.evaluate()["score_random"]

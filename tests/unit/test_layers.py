@@ -14,7 +14,7 @@ import twinax
 
 ROOT = Path(twinax.__file__).parent
 LEVELS = (
-    ("errors", "types", "memory", "interval", "episode", "console"),
+    ("errors", "types", "memory", "shapes", "interval", "episode", "console"),
     ("arguments", "platforms", "ranges", "registry", "objects"),
     ("tree", "train_options", "recipe", "exportable", "blame"),
     ("ops",),

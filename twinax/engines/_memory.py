@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.core import jaxprs_in_params
 
 from twinax import tree
 from twinax.errors import TwinaxError
@@ -162,7 +161,7 @@ def peak_bytes(jaxpr: Any) -> float:
     alive: dict[Any, float] = {}
     now = peak = 0.0
     for i, one in enumerate(jaxpr.eqns):
-        inner = max((peak_bytes(body) for body in jaxprs_in_params(one.params)), default=0.0)
+        inner = max((peak_bytes(body) for body in _bodies(one.params)), default=0.0)
         free = one.primitive.name in VIEWS or one.primitive.name in IN_PLACE
         made = {var: 0.0 if free else _aval_bytes(var.aval) for var in one.outvars if var in last}
         now += sum(made.values())
@@ -172,6 +171,12 @@ def peak_bytes(jaxpr: Any) -> float:
             if last[var] == i:
                 now -= alive.pop(var, 0.0)
     return peak
+
+
+def _bodies(params: Mapping[str, Any]) -> list[Any]:
+    """The programs within an operation: of loops, branches and functions."""
+    values = [x for value in params.values() for x in (value if isinstance(value, tuple | list) else (value,))]
+    return [body for body in (getattr(x, "jaxpr", x) for x in values) if hasattr(body, "eqns")]
 
 
 def _aval_bytes(aval: Any) -> float:

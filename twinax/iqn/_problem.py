@@ -31,10 +31,10 @@ from twinax.shapes import shapes_of
 Group = Learners | Players
 MEMORY = {
     "networks": "the networks (model.width, replay.frames, world.radius)",
-    "carry": "the replay (replay.memory, preset.worlds, world.radius)",
-    "draws": "the random numbers of an epoch (world.height, world.width, world.turns, preset.worlds, replay.memory)",
-    "step": "an epoch and its batches (trainer.batch_size, model.quantiles, model.width, preset.worlds)",
-    "evaluation": "an evaluation (evaluation.worlds, world.height, world.width, world.turns)",
+    "carry": "the replay (replay.memory, preset.num_envs, world.radius)",
+    "draws": "the random numbers of an epoch (world.height, world.width, world.turns, preset.num_envs, replay.memory)",
+    "step": "an epoch and its batches (trainer.batch_size, model.quantiles, model.width, preset.num_envs)",
+    "evaluation": "an evaluation (evaluation.num_envs, world.height, world.width, world.turns)",
 }
 """What takes memory."""
 

@@ -43,7 +43,7 @@ class PlayersSection:
 class EvaluationSection:
     """How agents are judged."""
 
-    worlds: int = 16
+    num_envs: int = 16
     """Worlds that an evaluation plays for each way of acting: greedy, nearly greedy and random."""
     epsilon: float = 0.05
     """Probability of a random action in the nearly greedy way of acting of an evaluation."""
@@ -57,7 +57,7 @@ class PresetSection:
 
     name: str = "default"
     """Set of defaults, chosen with preset=NAME: default, seed or sorrel."""
-    worlds: int = 1
+    num_envs: int = 1
     """Worlds that are played at once in an epoch."""
     train_steps: int = 1
     """Train steps of every learning agent after an epoch."""
@@ -96,6 +96,8 @@ KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
     "experiment.record_period": "trainer.evaluate_every",
     "experiment.name": "run.name",
     "epochs": "trainer.steps",
+    "preset.worlds": "preset.num_envs",
+    "evaluation.worlds": "evaluation.num_envs",
     "env": "world",
     "model.use_jax": _mode,
     "use_jax": _mode,
@@ -131,8 +133,8 @@ def build_problem(config: TreasurehuntRoot):
             f"world={config.world.name} makes a {type(world).__name__}; several agents play a tx.envs.World"
         )
     at_least(0, players__random=players.random, players__seeker=players.seeker)
-    at_least(1, preset__worlds=config.preset.worlds, preset__train_steps=config.preset.train_steps)
-    at_least(1, evaluation__worlds=config.evaluation.worlds)
+    at_least(1, preset__num_envs=config.preset.num_envs, preset__train_steps=config.preset.train_steps)
+    at_least(1, evaluation__num_envs=config.evaluation.num_envs)
     scripted = {rule: Players(count, rule) for rule, count in vars(players).items() if count}
     count = world.num_agents - players.random - players.seeker
     if count < 1:
@@ -150,11 +152,11 @@ def build_problem(config: TreasurehuntRoot):
     return problem(
         world,
         {"iqn": learners, **scripted},
-        worlds=config.preset.worlds,
+        worlds=config.preset.num_envs,
         train_steps=config.preset.train_steps,
         optimizer=make_options(config.optimizer),
         parallel=config.model.parallel,
-        evaluation_worlds=config.evaluation.worlds,
+        evaluation_worlds=config.evaluation.num_envs,
         evaluation_epsilon=config.evaluation.epsilon,
         film=config.evaluation.film,
     )
@@ -225,7 +227,7 @@ EXPERIMENT = Experiment(
             default="default",
             choices={
                 "default": Preset(
-                    {"preset": PresetSection(worlds=4, train_steps=4), **DEFAULT},
+                    {"preset": PresetSection(num_envs=4, train_steps=4), **DEFAULT},
                     choose={"world": "treasurehunt_items"},
                 ),
                 "seed": Preset({"preset": PresetSection("seed"), **SEED}),
