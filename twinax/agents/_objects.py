@@ -111,19 +111,19 @@ class TorchAgent:
         import torch
 
         both = {"networks": self.networks, "targets": self.targets}
-        found = {name: value.detach().clone() for name, value in state_dict(both).items()}
-        found[FINETUNES] = torch.tensor(self.phase == "finetune", device="cpu")
-        return found if self.latent is None else {**found, "latent": self.latent.clone()}
+        tensors = {name: value.detach().clone() for name, value in state_dict(both).items()}
+        tensors[FINETUNES] = torch.tensor(self.phase == "finetune", device="cpu")
+        return tensors if self.latent is None else {**tensors, "latent": self.latent.clone()}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """What `state_dict` gave, into the parameters that the optimizer knows."""
         import torch
 
         arrays = {name: value for name, value in saved.items() if name not in ("latent", FINETUNES)}
-        found = load_state_dict({"networks": self.networks, "targets": self.targets}, arrays)
+        loaded = load_state_dict({"networks": self.networks, "targets": self.targets}, arrays)
         with torch.no_grad():
-            jtu.tree_map(lambda own, new: own.copy_(new), self.networks, found["networks"])
-        self.targets = jtu.tree_map(lambda x: x.detach().clone(), found["targets"])
+            jtu.tree_map(lambda own, new: own.copy_(new), self.networks, loaded["networks"])
+        self.targets = jtu.tree_map(lambda x: x.detach().clone(), loaded["targets"])
         self.latent = saved.get("latent", self.latent)
         if FINETUNES in saved:
             self.phase = "finetune" if bool(saved[FINETUNES]) else "pretrain"
@@ -190,12 +190,12 @@ def jax_agent(agent: Agent, sizes: Sizes, seed: int = 0, optimizer: Optimizer = 
 def entered(agent: Agent, networks: Any, targets: Mapping[str, Any], labelled: Any) -> tuple[dict[str, Any], Any]:
     """Targets as finetuning begins with them, and the latent of the task; None for an actor that is told none."""
     fixed = frozen(networks)
-    found = {**targets, **{name: ema(targets[name], fixed[name], 1.0) for name in agent.reset_targets()}}
+    new_targets = {**targets, **{name: ema(targets[name], fixed[name], 1.0) for name in agent.reset_targets()}}
     if agent.actor_sees != "latent":
-        return found, None
+        return new_targets, None
     if labelled is None:
         raise TwinaxError(f"{agent.name} infers a latent when finetuning begins; give it labelled rows")
-    return found, agent.infer(fixed, labelled)
+    return new_targets, agent.infer(fixed, labelled)
 
 
 def _refuse_missing(batch: Mapping[str, Any], agent: Agent, phase: str) -> None:

@@ -32,16 +32,16 @@ def brax_env(world: Control) -> Any:
 
     def drawn(spec, key) -> dict[str, Any]:
         """For one world, with the axis of worlds that its rules expect."""
-        found = {}
+        draws = {}
         for name, draw in spec.items():
             key, own = jax.random.split(key)
             if draw.kind == "integers":
-                found[name] = jax.random.randint(own, draw.shape, 0, draw.high)
+                draws[name] = jax.random.randint(own, draw.shape, 0, draw.high)
             elif draw.kind == "normal":
-                found[name] = jax.random.normal(own, draw.shape)
+                draws[name] = jax.random.normal(own, draw.shape)
             else:
-                found[name] = jax.random.uniform(own, draw.shape, minval=1e-7)
-        return found
+                draws[name] = jax.random.uniform(own, draw.shape, minval=1e-7)
+        return draws
 
     def alone(tree):
         return jax.tree.map(lambda x: x[0], tree)

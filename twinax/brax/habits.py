@@ -72,11 +72,11 @@ def refuse_what_brax_cannot(sections: Mapping[str, Any]) -> None:
     """One sentence for the first setting that Brax's training would ignore; sections by name, "" for the root's own."""
     for section, fixed in combined(ALWAYS, WITHIN).items():
         for name, value in fixed.items():
-            found = getattr(sections.get(section), name, value)
-            if found != value:
+            given = getattr(sections.get(section), name, value)
+            if given != value:
                 key = f"{section}.{name}".lstrip(".")
                 raise TwinaxError(
-                    f"Brax's training cannot do {key}={_shown(found)}: with it {key} is {_shown(value)}; leave it out, "
+                    f"Brax's training cannot do {key}={_shown(given)}: with it {key} is {_shown(value)}; leave it out, "
                     "or use level=3"
                 )
 

@@ -82,17 +82,17 @@ def train_with_brax(
 
         def on_progress(transitions: int, metrics: Mapping[str, Any]) -> None:
             done = round(transitions / one)
-            found = {name: float(np.asarray(value)) for name, value in metrics.items() if np.ndim(value) == 0}
-            losses = {name: found[name] for name in LOSSES if name in found}
+            scalars = {name: float(np.asarray(value)) for name, value in metrics.items() if np.ndim(value) == 0}
+            losses = {name: scalars[name] for name in LOSSES if name in scalars}
             if bad := [name for name, value in losses.items() if not np.isfinite(value)]:
                 raise endings.diverged(book, done, bad[0], f"'{bad[0]}' is no longer finite")
             book.metrics = {
-                "episode_return": found["eval/episode_reward"],
-                "episode_length": found["eval/avg_episode_length"],
+                "episode_return": scalars["eval/episode_reward"],
+                "episode_length": scalars["eval/avg_episode_length"],
             }
-            row = {"step": done, "loss": found.get("training/total_loss", 0.0), "seconds": book.seconds}
-            if "training/sps" in found:
-                row["environment_steps_per_second"] = found["training/sps"]
+            row = {"step": done, "loss": scalars.get("training/total_loss", 0.0), "seconds": book.seconds}
+            if "training/sps" in scalars:
+                row["environment_steps_per_second"] = scalars["training/sps"]
             book.log([{**row, "loss_mean": row["loss"], **book.metrics}])
             book.progress.update(done, row["loss"], book.speed)
             stop_if_asked()

@@ -23,13 +23,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     _settings.add_overrides(parser)
 
 
-def run(found: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     from twinax import conf
 
-    config = conf.compose(found.overrides)
+    config = conf.compose(arguments.overrides)
     problem = conf.build_problem(config)  # mistakes are told here, once, and not by every child
     directory = _settings.choose_directory(config, "compare")
-    result = compare(config, problem, found.overrides, directory)
+    result = compare(config, problem, arguments.overrides, directory)
     print_result(result)
     console.facts({"written": _settings.write_json(directory / "compare.json", result)})
     return 0 if result["parity"] is not False else 1
@@ -76,8 +76,8 @@ def ratios(rows: list[dict[str, Any]], parity: bool | None) -> dict[str, Any]:
         reason = f"no ratio: the modes have different numbers of parameters, {sorted(counts)}"
     elif len(rows) > 1:
         first = rows[0]["median"]
-        found = {row["mode"]: row["median"] / first for row in rows}
-        return {"ratios": found, "reference": rows[0]["mode"], "ceiling": ceiling(rows)}
+        relative = {row["mode"]: row["median"] / first for row in rows}
+        return {"ratios": relative, "reference": rows[0]["mode"], "ceiling": ceiling(rows)}
     return {"ratios": None, "reason": reason}
 
 
@@ -141,10 +141,10 @@ def print_result(result: dict[str, Any]) -> None:
         ],
     )
     if result.get("ceiling"):
-        found = result["ceiling"]
+        hybrid = result["ceiling"]
         print(
-            f"hybrid: sampling stays in PyTorch, so at most {found['at_most']:.2f} x torch; its phases give "
-            f"{found['from_phases']:.2f} x, measured {found['measured']:.2f} x"
+            f"hybrid: sampling stays in PyTorch, so at most {hybrid['at_most']:.2f} x torch; its phases give "
+            f"{hybrid['from_phases']:.2f} x, measured {hybrid['measured']:.2f} x"
         )
     if result.get("reason"):
         print(result["reason"])

@@ -28,11 +28,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     _settings.add_overrides(parser)
 
 
-def run(found: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     from twinax import conf, runs
 
     # All is composed before an earlier demo is removed.
-    overrides = [*DEFAULTS, *found.overrides]
+    overrides = [*DEFAULTS, *arguments.overrides]
     config = conf.compose(overrides)
     directory, modes = Path(config.run.dir), config.compare.modes
     configs = [conf.compose([*overrides, f"trainer.mode={mode}", f"run.dir={directory / mode}"]) for mode in modes]

@@ -48,9 +48,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="leave out the speed measurement")
 
 
-def run(found: Namespace) -> int:
-    if found.file is not None:
-        return examine(Path(found.file), 0.0 if found.quick else 0.5)
+def run(arguments: Namespace) -> int:
+    if arguments.file is not None:
+        return examine(Path(arguments.file), 0.0 if arguments.quick else 0.5)
     from twinax.memory import GIGABYTE, available_memory
 
     missing = [name for name in CORE if version(name) is None]
@@ -74,7 +74,7 @@ def run(found: Namespace) -> int:
     for name, (extra, purpose) in EXTRAS.items():
         rows.append((name, version(name) or "not installed", purpose, f"pip install 'twinax[{extra}]'"))
     console.table("extras", ("package", "version", "for", "to install"), rows, 4)
-    if not found.quick:
+    if not arguments.quick:
         rates = [(name, _measured(rate, name, wrong)) for name, rate in RATES.items() if version(name) is not None]
         console.table("product of two 1024 x 1024 float32 matrices", ("with", "GFLOP/s"), rates)
     if missing:
@@ -97,7 +97,7 @@ def jax_facts() -> tuple[str, str, str]:
     """What JAX is built for, what it sees, and how to install another build."""
     import importlib.metadata
 
-    names = sorted({str(found.name) for found in importlib.metadata.distributions() if found.name})
+    names = sorted({str(distribution.name) for distribution in importlib.metadata.distributions() if distribution.name})
     plugins = [f"{name} {version(name)}" for name in names if name.startswith(JAX_PLUGINS)]
     seen = ", ".join(f"{device.platform} ({device.device_kind})" for device in find_devices())
     return ", ".join(["CPU", *plugins]), seen, CUDA_FOR_JAX
@@ -113,14 +113,14 @@ BUILDS = {"jax": jax_facts, "torch": torch_facts}
 
 def _build(name: str, facts: Callable[[], tuple[str, str, str]], wrong: list[str]) -> str:
     """Which build is installed and what it sees; a package that does not work gets a sentence of its own."""
-    if (found := version(name)) is None:
+    if (installed := version(name)) is None:
         return "not installed"
     try:
         built, seen, other = facts()
     except (TwinaxError, *_BROKEN) as error:
         wrong.append(str(error) if isinstance(error, TwinaxError) else f"{name} cannot be imported: {_line(error)}")
-        return f"{found}, sees no device that it can use"
-    return f"{found}, built for {built}, sees {seen}; {other}"
+        return f"{installed}, sees no device that it can use"
+    return f"{installed}, built for {built}, sees {seen}; {other}"
 
 
 def wrong_flags() -> str | None:
@@ -145,12 +145,12 @@ def wrong_flags() -> str | None:
 
 def old_jax(least: tuple[int, int] = (0, 8)) -> str | None:
     """A sentence where JAX is older than what this library is written for."""
-    found = version("jax")
-    numbers = tuple(int(part) for part in (found or "").split(".")[:2] if part.isdigit())
+    installed = version("jax")
+    numbers = tuple(int(part) for part in (installed or "").split(".")[:2] if part.isdigit())
     if len(numbers) < 2 or numbers >= least:
         return None
     wanted = ".".join(map(str, least))
-    return f"jax {found} is too old, {wanted} or newer is needed: pip install --upgrade 'jax>={wanted}'"
+    return f"jax {installed} is too old, {wanted} or newer is needed: pip install --upgrade 'jax>={wanted}'"
 
 
 def version(package: str) -> str | None:

@@ -23,15 +23,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     _settings.add_overrides(parser)
 
 
-def run(found: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     from twinax import deploy
     from twinax.runs import RunDirectory, episodes, films
 
-    seed = deploy.fresh_seed(found.seed)
-    loaded = deploy.load(found.run, overrides=found.overrides, trust=found.trust)
+    seed = deploy.fresh_seed(arguments.seed)
+    loaded = deploy.load(arguments.run, overrides=arguments.overrides, trust=arguments.trust)
     stored = RunDirectory(loaded.dir)
-    film = loaded.problem.present.show if found.film else None
-    if found.film and film is None:
+    film = loaded.problem.present.show if arguments.film else None
+    if arguments.film and film is None:
         raise TwinaxError(f"{loaded.name} has no episode that could be filmed; leave --film out")
     scores = loaded.evaluate(seed)
     facts = {"step": scores.step, "mode": scores.mode, "seeds": list(scores.seeds), "metrics": dict(scores)}

@@ -22,11 +22,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     _settings.add_trust(parser)
 
 
-def run(found: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     from twinax import deploy
 
-    loaded = deploy.load(found.run, seed=found.seed, trust=found.trust)
-    done = loaded.export(found.file, **({} if found.agent is None else {"agent": found.agent}))
+    loaded = deploy.load(arguments.run, seed=arguments.seed, trust=arguments.trust)
+    done = loaded.export(arguments.file, **({} if arguments.agent is None else {"agent": arguments.agent}))
     spec = done.description
     seen, action = spec["input"], spec["output"]
     parts = ", ".join(part["name"] for part in seen.get("layout", ()))

@@ -28,8 +28,8 @@ def bindings(actions: Sequence[str]) -> dict[str, int]:
     letters = {key: move for key, move in MOVES.items() if move in actions}
     others = [action for action in actions if action not in MOVES.values()]
     letters |= dict(zip(FURTHER, others, strict=False))
-    found = {key: actions.index(action) for key, action in letters.items()}
-    return found | {move: actions.index(move) for move in MOVES.values() if move in actions}
+    indices = {key: actions.index(action) for key, action in letters.items()}
+    return indices | {move: actions.index(move) for move in MOVES.values() if move in actions}
 
 
 @contextlib.contextmanager

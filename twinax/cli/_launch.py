@@ -35,28 +35,30 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("words", nargs=REMAINDER, metavar="COMMAND", help="train or resume, with its settings")
 
 
-def run(found: Namespace) -> int:
-    words = list(found.words)
+def run(arguments: Namespace) -> int:
+    words = list(arguments.words)
     if not words or words[0] not in ALLOWED:
         what = f"'{words[0]}'" if words else "nothing"
         raise TwinaxError(f"launch was given {what} to run; it runs train or resume")
     if words[0] == "resume" and run_directory(words) is None:
         raise TwinaxError("launch was given resume without a run: launch --processes N resume RUN")
-    if found.processes is not None and found.processes < 1:
-        raise TwinaxError(f"--processes is {found.processes}; it must be at least 1")
-    if found.process is not None:
-        if found.processes is None or found.coordinator is None:
+    if arguments.processes is not None and arguments.processes < 1:
+        raise TwinaxError(f"--processes is {arguments.processes}; it must be at least 1")
+    if arguments.process is not None:
+        if arguments.processes is None or arguments.coordinator is None:
             raise TwinaxError("--process needs --processes and --coordinator as well")
-        return take_part(words, found.coordinator, found.processes, found.process)
+        return take_part(words, arguments.coordinator, arguments.processes, arguments.process)
     if (tasks := slurm_tasks()) > 1:
-        if found.processes not in (None, tasks):
-            raise TwinaxError(f"--processes is {found.processes}, but SLURM has started {tasks} tasks; leave it out")
-        return take_part(words, found.coordinator)
-    if found.coordinator is not None:
+        if arguments.processes not in (None, tasks):
+            raise TwinaxError(
+                f"--processes is {arguments.processes}, but SLURM has started {tasks} tasks; leave it out"
+            )
+        return take_part(words, arguments.coordinator)
+    if arguments.coordinator is not None:
         raise TwinaxError("--coordinator needs --process K as well, which of the processes this is")
-    if found.processes is None:
+    if arguments.processes is None:
         raise TwinaxError("launch needs --processes N, or SLURM's environment that says it")
-    return start_all(found.processes, words)
+    return start_all(arguments.processes, words)
 
 
 def slurm_tasks() -> int:

@@ -22,18 +22,18 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--experiment", metavar="NAME", help="whose choices and keys (default: that of `twinax train`)")
 
 
-def run(found: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     from twinax import conf
 
     known = ("all", "choices", "keys", "runs")
-    if found.what not in known:
-        raise UnknownName("list", found.what, known)
-    experiment = conf.find_experiment(found.experiment or conf.DEFAULT)
-    if found.what in ("all", "choices"):
+    if arguments.what not in known:
+        raise UnknownName("list", arguments.what, known)
+    experiment = conf.find_experiment(arguments.experiment or conf.DEFAULT)
+    if arguments.what in ("all", "choices"):
         print_choices(experiment)
-    if found.what == "keys":
+    if arguments.what == "keys":
         print_keys(experiment)
-    if found.what in ("all", "runs"):
+    if arguments.what in ("all", "runs"):
         print_runs(Path("runs"))
     return 0
 

@@ -97,12 +97,12 @@ def parse(argv: Sequence[str]) -> Namespace:
         if argv[0] not in (installed := commands.COMMANDS.installed):
             raise UnknownName("command", argv[0], [*COMMANDS, *installed])
         others[argv[0]] = commands.find_command(argv[0])
-    found, rest = parser(others).parse_known_args(argv)
+    arguments, rest = parser(others).parse_known_args(argv)
     for word in rest:
-        if word.startswith("-") or not hasattr(found, "overrides"):
-            raise TwinaxError(f"unexpected argument '{word}'; see `twinax {found.command or ''} --help`")
-        found.overrides.append(word)
-    return found
+        if word.startswith("-") or not hasattr(arguments, "overrides"):
+            raise TwinaxError(f"unexpected argument '{word}'; see `twinax {arguments.command or ''} --help`")
+        arguments.overrides.append(word)
+    return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -131,14 +131,14 @@ def shortened(sentence: str, most: int = 1200) -> str:
 def run(words: Sequence[str]) -> int:
     """Run a command; errors are raised."""
     try:
-        found = parse(words)
+        arguments = parse(words)
     except SystemExit as done:  # argparse after --help or --version
         return int(done.code or 0)
-    if found.command is None:
+    if arguments.command is None:
         parser().print_help()
         return 0
     _cache.enable()
     # Code of one's own is named as package.module:Name; last, so that it hides nothing that is installed.
     if (here := os.getcwd()) not in sys.path:
         sys.path.append(here)
-    return found.called.run(found)
+    return arguments.called.run(arguments)

@@ -15,14 +15,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     _settings.add_overrides(parser)
 
 
-def run(found: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     from twinax import conf, engines
     from twinax.platforms import device_label
     from twinax.runs import plain
     from twinax.runs.summary import threads
     from twinax.runs.versions import versions
 
-    config = conf.compose(found.overrides)
+    config = conf.compose(arguments.overrides)
     trainer, section = config.trainer, config.compare
     problem = conf.build_problem(config)
     unit = problem.present.unit

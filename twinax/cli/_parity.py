@@ -15,10 +15,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     _settings.add_overrides(parser)
 
 
-def run(found: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     from twinax import conf, parity
 
-    config = conf.compose(found.overrides)
+    config = conf.compose(arguments.overrides)
     problem = conf.build_problem(config)
     section = config.parity
     with _progress.line("parity") as say:

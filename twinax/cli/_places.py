@@ -195,10 +195,10 @@ def submitted(tasks: Sequence[Task], wanted: Wanted, cluster: str) -> Iterator[E
         jobs = executor.map_array(carry_out, tasks, [home] * len(tasks), [wanted.tries] * len(tasks))
     except FailedJobError as error:
         raise TwinaxError(f"the jobs could not be submitted: {' '.join(str(error).split())}") from error
-    found = {job.job_id: task for job, task in zip(jobs, tasks, strict=True)}
+    by_job = {job.job_id: task for job, task in zip(jobs, tasks, strict=True)}
     for job in jobs_completed(jobs):
         failure = job.exception()
-        yield found[job.job_id], job.result() if failure is None else str(failure).strip().splitlines()[-1]
+        yield by_job[job.job_id], job.result() if failure is None else str(failure).strip().splitlines()[-1]
 
 
 PLACES: dict[str, Callable[[Sequence[Task], Wanted], Iterator[Ended]]] = {"local": local, "ray": ray, "slurm": slurm}

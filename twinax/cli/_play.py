@@ -32,9 +32,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     _settings.add_overrides(parser)
 
 
-def words(found: Namespace) -> tuple[str | None, list[str]]:
+def words(arguments: Namespace) -> tuple[str | None, list[str]]:
     """The run's directory, if one was given, and the settings: RUN may be left out, so the parser cannot tell."""
-    given = [word for word in (found.run, *found.overrides) if word is not None]
+    given = [word for word in (arguments.run, *arguments.overrides) if word is not None]
     settings = [word for word in given if "=" in word]
     runs = [word for word in given if "=" not in word]
     if len(runs) > 1:
@@ -46,25 +46,25 @@ def words(found: Namespace) -> tuple[str | None, list[str]]:
     return runs[0] if runs else None, settings
 
 
-def run(found: Namespace) -> int:
-    directory, overrides = words(found)
+def run(arguments: Namespace) -> int:
+    directory, overrides = words(arguments)
     from twinax.deploy import fresh_seed
 
-    seed = fresh_seed(found.seed)
+    seed = fresh_seed(arguments.seed)
     if directory is None:
-        world, epoch = _scripted(overrides, found.agent, seed)
+        world, epoch = _scripted(overrides, arguments.agent, seed)
     else:
-        world, epoch = _trained(directory, overrides, seed, found.trust)
-    _check_agent(found.agent, world)
+        world, epoch = _trained(directory, overrides, seed, arguments.trust)
+    _check_agent(arguments.agent, world)
     console.console()  # what draws is imported before the terminal is changed
     with _keyboard.keys() as read:
-        game = Game(world, found.agent, read)
+        game = Game(world, arguments.agent, read)
         try:
             epoch(hand=game.hand, watch=game.watch)
         except _Quit:
             pass
     game.draw()
-    console.facts({"score": f"{game.scores[found.agent]:g}", "turns": game.turn, "seed": seed})
+    console.facts({"score": f"{game.scores[arguments.agent]:g}", "turns": game.turn, "seed": seed})
     return 0
 
 

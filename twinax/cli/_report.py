@@ -19,10 +19,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE", help=_PLACES)
 
 
-def run(found: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     from twinax import runs
 
-    directories = [Path(name) for name in found.runs]
-    path = runs.write_report(directories, Path(found.out) if found.out else None)
+    directories = [Path(name) for name in arguments.runs]
+    path = runs.write_report(directories, Path(arguments.out) if arguments.out else None)
     console.facts({"written": path})
     return 0

@@ -29,17 +29,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     _settings.add_overrides(parser)
 
 
-def run(found: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     from twinax import runs
     from twinax.engines import is_leader
 
-    for override in found.overrides:
+    for override in arguments.overrides:
         if override.partition("=")[0] in _FIXED:
             raise TwinaxError(f"'{override}' cannot change in an existing run: start a new one with `twinax train`")
-    directory = runs.RunDirectory(Path(found.run))
+    directory = runs.RunDirectory(Path(arguments.run))
     directory.must_exist()
     build = _configured if directory.is_composed else _written_in_python
-    problem, options, config, sentence = build(directory, found.overrides, found.trust)
+    problem, options, config, sentence = build(directory, arguments.overrides, arguments.trust)
     leads, changed = is_leader(), options.as_dict()
     changed.pop("seed")
 
@@ -49,7 +49,7 @@ def run(found: Namespace) -> int:
     result = runs.resume(
         directory.path,
         problem,
-        progress=False if found.quiet or not leads else None,
+        progress=False if arguments.quiet or not leads else None,
         config=config,
         announce=announce if leads else None,
         writes=leads,

@@ -43,26 +43,26 @@ def add_arguments(parser: ArgumentParser) -> None:
     _settings.add_overrides(parser)
 
 
-def run(found: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     from twinax.cli._places import PLACES
     from twinax.runs import sweeps
 
-    if found.on not in PLACES:
-        raise UnknownName("place", found.on, PLACES)
-    wanted = read_wanted(found)
-    directory, overrides = split_directory(found.overrides)
-    if found.status or not overrides:
-        tasks = trusted(sweeps.read(must_be_given(directory)), found.trust or found.status)
+    if arguments.on not in PLACES:
+        raise UnknownName("place", arguments.on, PLACES)
+    wanted = read_wanted(arguments)
+    directory, overrides = split_directory(arguments.overrides)
+    if arguments.status or not overrides:
+        tasks = trusted(sweeps.read(must_be_given(directory)), arguments.trust or arguments.status)
     else:
         tasks = begin(directory, overrides)
     home = Path(tasks[0].sweep)
-    if found.status:
+    if arguments.status:
         print_state(home, tasks)
         return 0
     left = [task for task in tasks if task.status() != "finished"]
-    console.facts({"sweep": home, "tasks": f"{len(tasks)}, {len(left)} to do, on {found.on}"})
+    console.facts({"sweep": home, "tasks": f"{len(tasks)}, {len(left)} to do, on {arguments.on}"})
     errors = 0
-    for number, (task, error) in enumerate(PLACES[found.on](left, wanted) if left else (), 1):
+    for number, (task, error) in enumerate(PLACES[arguments.on](left, wanted) if left else (), 1):
         errors += bool(error)
         print(f"{number} of {len(left)}: {task.name} {' '.join(task.overrides)}: {error or 'done'}", flush=True)
     print_state(home, tasks)
@@ -117,21 +117,21 @@ def must_be_given(directory: Path | None) -> Path:
     return directory
 
 
-def read_wanted(found: Namespace) -> Any:
+def read_wanted(arguments: Namespace) -> Any:
     """What each task may use."""
     from twinax.cli._places import Wanted
 
     for name, least in (("at_once", 1), ("cpus", 1), ("gpus", 0), ("tries", 1), ("minutes", 1)):
-        value = getattr(found, name)
+        value = getattr(arguments, name)
         if value is not None and value < least:
             raise TwinaxError(f"--{name.replace('_', '-')} is {value}; it must be at least {least}")
-    options: dict[str, Any] = {"timeout_min": found.minutes} if found.minutes else {}
-    for text in found.slurm:
+    options: dict[str, Any] = {"timeout_min": arguments.minutes} if arguments.minutes else {}
+    for text in arguments.slurm:
         key, equals, value = text.partition("=")
         if not equals:
             raise TwinaxError(f"--slurm {text} is not KEY=VALUE, such as partition=gpu")
         options[f"slurm_{key.replace('-', '_')}"] = int(value) if value.isdigit() else value
-    return Wanted(found.at_once, found.cpus, found.gpus, found.tries, found.address, options)
+    return Wanted(arguments.at_once, arguments.cpus, arguments.gpus, arguments.tries, arguments.address, options)
 
 
 def print_state(home: Path, tasks: Sequence[Task]) -> None:

@@ -22,17 +22,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     _settings.add_overrides(parser)
 
 
-def run(found: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     from twinax import conf
 
-    combinations = conf.split_commas(found.overrides)
+    combinations = conf.split_commas(arguments.overrides)
     # All of them are composed first: a mistake in the last must not come after the training of the others.
     configs = [conf.compose(overrides) for overrides in combinations]
     directories = []
     for number, config in enumerate(configs):
         if len(configs) > 1 and config.run.dir is not None:
             config.run.dir = str(Path(config.run.dir) / str(number))
-        directories.append(train(config, quiet=found.quiet))
+        directories.append(train(config, quiet=arguments.quiet))
     if len(configs) > 1:
         print(f"all of them: twinax report {' '.join(map(str, directories))}")
     return 0

@@ -1,8 +1,8 @@
 """What families and installed packages bring to the command line.
 
-A command is a module, or any object, with a docstring, `HELP`, `add_arguments(parser)` and `run(found)`, which gives
-the exit code; `twinax.console` prints facts and tables. Ours import nothing at their top that is slow to import. A
-package adds one with an entry point, in its pyproject.toml, and it is imported when somebody types its name:
+A command is a module, or any object, with a docstring, `HELP`, `add_arguments(parser)` and `run(arguments)`, which
+gives the exit code; `twinax.console` prints facts and tables. Ours import nothing at their top that is slow to import.
+A package adds one with an entry point, in its pyproject.toml, and it is imported when somebody types its name:
 
     [project.entry-points."twinax.commands"]
     draw = "mypackage.draw"
@@ -25,9 +25,9 @@ EXAMINERS: Registry[Any] = Registry(
 
 def find_command(name: str) -> Any:
     """The command of that name; one sentence if what is there is none."""
-    found = COMMANDS.find(name)
+    command = COMMANDS.find(name)
     for part in ("add_arguments", "run"):
-        if not callable(getattr(found, part, None)):
+        if not callable(getattr(command, part, None)):
             code = COMMANDS.resolve(name)
             raise TwinaxError(f"the command '{name}' is {code} of an installed package, which has no function {part}")
-    return found
+    return command

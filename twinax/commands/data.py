@@ -26,17 +26,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--goals", action="store_true", help="also check that goals can be drawn from it")
 
 
-def run(found: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     from twinax.offline import find_format, read_dataset
 
-    path = Path(found.file)
-    format = found.format or find_format(path)
-    given = {"low": _side("low", found.low), "high": _side("high", found.high)}
-    given |= {"keys": found.keys.split(",") if found.keys else None}
+    path = Path(arguments.file)
+    format = arguments.format or find_format(path)
+    given = {"low": _side("low", arguments.low), "high": _side("high", arguments.high)}
+    given |= {"keys": arguments.keys.split(",") if arguments.keys else None}
     if format == "ogbench":
         given["compact"] = True  # rows are then numbered as in the file
     data = read_dataset(path, format, **{name: x for name, x in given.items() if x is not None})
-    if found.goals:
+    if arguments.goals:
         data.require_goals()
     console.facts(description(data, path, format))
     return 0

@@ -109,7 +109,7 @@ def _choose_experiment(overrides: Sequence[str]) -> tuple[Experiment, list[str]]
 
 def _named_code(overrides: Sequence[str], experiment: Experiment) -> dict[str, str]:
     """Choices that are code of others, by group."""
-    found = {}
+    choices = {}
     for text in _aliases.rewrite(overrides, experiment):
         key, _, value = text.partition("=")
         group = key.removesuffix(".name")
@@ -118,15 +118,15 @@ def _named_code(overrides: Sequence[str], experiment: Experiment) -> dict[str, s
         try:
             choice = experiment.groups[group].resolve(group, value)
         except UnknownName as error:
-            if key == group or group not in found:
+            if key == group or group not in choices:
                 raise
             raise TwinaxError(
-                f"'{text}' would choose another {group} than {found[group]}: {group}.name says which one it is, and "
+                f"'{text}' would choose another {group} than {choices[group]}: {group}.name says which one it is, and "
                 "sets no field of that name; call the field otherwise to set it"
             ) from error
         if is_code(choice):
-            found[group] = choice
-    return found
+            choices[group] = choice
+    return choices
 
 
 def sort_overrides(overrides: Sequence[str], experiment: Experiment) -> tuple[dict[str, str], dict[str, Any]]:

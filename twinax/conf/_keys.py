@@ -104,14 +104,14 @@ def _same_last_part(key: str, names: list[str]) -> list[str]:
 
 def _sentences(section: type) -> dict[str, str]:
     """Field name to its sentence, base classes first."""
-    found: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for base in filter(dataclasses.is_dataclass, reversed(section.__mro__)):
         own = {field.name for field in dataclasses.fields(base)}
         # A mirrored section has its text in the library, perhaps in several classes there, of which it may lack fields.
         written = base.__dict__["options"].__mro__ if "options" in base.__dict__ else (base,)
         for kind in (one for one in reversed(written) if dataclasses.is_dataclass(one)):
-            found |= {name: text for name, text in _written_under(kind).items() if name in own}
-    return found
+            sentences |= {name: text for name, text in _written_under(kind).items() if name in own}
+    return sentences
 
 
 def _written_under(kind: Any) -> dict[str, str]:

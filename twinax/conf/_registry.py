@@ -127,7 +127,7 @@ def experiment_names() -> tuple[str, ...]:
 def find_experiment(name: str) -> Experiment:
     """The experiment of that name, or of `package.module:NAME`, which is then its name."""
     code = _experiments().installed.get(name, name)
-    found = _experiments().find(name)
-    if not isinstance(found, Experiment):
-        raise TwinaxError(f"experiment={name} is a {type(found).__name__}; name a twinax.conf.Experiment")
-    return replace(found, name=code) if is_code(code) else found
+    experiment = _experiments().find(name)
+    if not isinstance(experiment, Experiment):
+        raise TwinaxError(f"experiment={name} is a {type(experiment).__name__}; name a twinax.conf.Experiment")
+    return replace(experiment, name=code) if is_code(code) else experiment

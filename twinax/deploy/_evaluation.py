@@ -47,13 +47,13 @@ def evaluate(problem: Problem, state: State, options: TrainOptions, seed: int | 
     engine = engines.make_engine(problem, options)
     engine.load(dataclasses.replace(state, seed=seeds.reshape(old.shape).astype(old.dtype)))
     measured = engine.evaluate()
-    found = Evaluation({name: x for name, x in measured.items() if not name.startswith(PREFIXES)})
-    found.shown = {name: x for name, x in measured.items() if name.startswith(PREFIXES)}
-    found.step, found.mode = int(np.max(state.step)), options.mode
+    evaluation = Evaluation({name: x for name, x in measured.items() if not name.startswith(PREFIXES)})
+    evaluation.shown = {name: x for name, x in measured.items() if name.startswith(PREFIXES)}
+    evaluation.step, evaluation.mode = int(np.max(state.step)), options.mode
     # What the engine itself holds, not what it was asked for.
-    found.seeds = tuple(int(one) for one in np.ravel(np.asarray(engine.state().seed)))
-    found.own_seeds = problem.judge.own_seeds
-    return found
+    evaluation.seeds = tuple(int(one) for one in np.ravel(np.asarray(engine.state().seed)))
+    evaluation.own_seeds = problem.judge.own_seeds
+    return evaluation
 
 
 def fresh_seed(given: int | None) -> int:

@@ -143,12 +143,12 @@ def _safetensors(policy: Exportable) -> tuple[bytes, Any, float]:
 
 
 def _assets(policy: Exportable, path: Path) -> dict[str, bytes]:
-    found = {}
+    contents = {}
     for asset in policy.assets:
         if asset.name in (path.name, spec_path(path).name):
             raise TwinaxError(f"{path.name} would replace the world's own file {asset.name}; choose another name")
-        found[asset.name] = asset.read_bytes()
-    return found
+        contents[asset.name] = asset.read_bytes()
+    return contents
 
 
 def _write(directory: Path, contents: Mapping[str, bytes]) -> tuple[Path, ...]:

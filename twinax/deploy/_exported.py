@@ -84,10 +84,10 @@ def read_spec(path: Path | str) -> tuple[Path, dict[str, Any]]:
     for name, digest in sums.items():
         if not re.fullmatch(r"[^/\\]+", name) or name in (".", ".."):
             raise TwinaxError(f"{place} names the file '{name}', which does not lie beside it")
-        found = _digest(place.with_name(name))
-        if found != digest:
+        actual = _digest(place.with_name(name))
+        if actual != digest:
             raise TwinaxError(
-                f"{place.with_name(name)} is not the file that was exported: its sha256 is {found[:12]}..., "
+                f"{place.with_name(name)} is not the file that was exported: its sha256 is {actual[:12]}..., "
                 f"{place.name} says {str(digest)[:12]}...; export the policy again"
             )
     return place.with_name(wanted), spec

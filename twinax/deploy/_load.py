@@ -56,20 +56,20 @@ def load(
     if composed and problem is None:
         chosen = conf.restore_run(directory.path, overrides, trust)
         options = conf.train_options(chosen, devices=1)
-        found: Problem = conf.build_untrained(chosen, left_out.append)
-        config = _plain_settings(chosen, found)
+        run_problem: Problem = conf.build_untrained(chosen, left_out.append)
+        config = _plain_settings(chosen, run_problem)
     else:
         config = directory.read_config() if composed else None
         options = dataclasses.replace(conf.stored_options(directory.path, overrides), devices=1)
-        found = directory.read_problem(trust) if problem is None else problem
+        run_problem = directory.read_problem(trust) if problem is None else problem
     if not checkpoint.steps(directory.path):
         raise TwinaxError(
             f"the run {directory.path} cannot be used: it has no checkpoint, so nothing is trained in it yet"
         )
-    path, like = checkpoint.latest(directory.path, refused=warn), _like(found, options)
+    path, like = checkpoint.latest(directory.path, refused=warn), _like(run_problem, options)
     # What is left out of the problem is in the checkpoint all the same.
     states, _ = checkpoint.load(path, like=like, part=bool(left_out))
-    return LoadedRun(directory, found, states, options, config, seed, lambda: [warn(said) for said in left_out])
+    return LoadedRun(directory, run_problem, states, options, config, seed, lambda: [warn(said) for said in left_out])
 
 
 def _plain_settings(config: Any, problem: Problem) -> dict[str, Any]:

@@ -265,11 +265,11 @@ def onnx_bytes(policy: Exportable) -> bytes:
     require("onnx", "export", "a policy as ONNX")
     from onnx import TensorProto, checker, helper
 
-    graph, x, found = Graph(), OBSERVATION, {OBSERVATION: OBSERVATION}
+    graph, x, outputs = Graph(), OBSERVATION, {OBSERVATION: OBSERVATION}
     for k, step in enumerate(policy.steps):
-        read = [found[name] for name in step.reads] or [x]
+        read = [outputs[name] for name in step.reads] or [x]
         out = "action" if k == len(policy.steps) - 1 else f"{step.name}.out"
-        x = found[step.name] = WRITERS[step.kind](graph, step, *read, out)
+        x = outputs[step.name] = WRITERS[step.kind](graph, step, *read, out)
     seen = TensorProto.INT64 if policy.steps[0].kind == "codebook" else TensorProto.FLOAT
     kind = TensorProto.INT64 if policy.discrete else TensorProto.FLOAT
     shape = ["batch"] if policy.discrete else ["batch", policy.outputs]

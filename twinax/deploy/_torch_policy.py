@@ -135,9 +135,9 @@ class TorchPolicy(nn.Module):
         where.add_module(last, part)
 
     def forward(self, observation: Tensor) -> Tensor:
-        x, found = observation, {OBSERVATION: observation}
+        x, outputs = observation, {OBSERVATION: observation}
         for name, reads in self._chain:
-            x = found[name] = self.get_submodule(name)(*(found[one] for one in reads))
+            x = outputs[name] = self.get_submodule(name)(*(outputs[one] for one in reads))
         return x
 
 

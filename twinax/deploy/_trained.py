@@ -100,8 +100,8 @@ class Trained:
 
     def _ability(self, name: str, options: dict[str, Any] | None = None) -> Any:
         use: Use = self.problem.use
-        found = getattr(use, name)
-        if found is None:
+        ability = getattr(use, name)
+        if ability is None:
             others = [other for other in conf.experiment_names() if name in conf.find_experiment(other).uses]
             can = ", ".join((*use.names, "evaluate"))
             raise TwinaxError(
@@ -112,7 +112,7 @@ class Trained:
             if option not in use.act_options:
                 known = f"it takes {', '.join(use.act_options)}" if use.act_options else "it takes none"
                 raise TwinaxError(f"{name} of a {type(self.problem).__name__} has no option '{option}'; {known}")
-        return found
+        return ability
 
     def __repr__(self) -> str:
         can = ", ".join((*self.problem.use.names, "evaluate"))

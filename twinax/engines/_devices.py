@@ -21,14 +21,14 @@ class Devices:
 
     def __init__(self, number: int, kind: str = "auto"):
         jax_device(kind)  # a kind that is not there is refused in a sentence
-        found = jax.devices(None if kind == "auto" else kind)
-        if len(found) < number:
+        devices = jax.devices(None if kind == "auto" else kind)
+        if len(devices) < number:
             raise TwinaxError(
-                f"devices={number}, but JAX has {len(found)} of kind {found[0].platform}; on a CPU set "
+                f"devices={number}, but JAX has {len(devices)} of kind {devices[0].platform}; on a CPU set "
                 f"JAX_NUM_CPU_DEVICES={number} before Python starts"
             )
         self.number = number
-        self.mesh = jax.make_mesh((number,), (AXIS,), axis_types=(AxisType.Auto,), devices=found[:number])
+        self.mesh = jax.make_mesh((number,), (AXIS,), axis_types=(AxisType.Auto,), devices=devices[:number])
 
     def spread(self, state: Any, divided: Any) -> Any:
         """Arrays that are known here in whole, on all devices."""

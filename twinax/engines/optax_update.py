@@ -61,10 +61,10 @@ def _apply_separately(recipe: Optimizer, networks: Any, gradients: Any, moments:
     for owner in parts[0]:
         mine, slopes, first, second = (part[owner] for part in parts)
         before = Moments(moments.count[owner], first, second)
-        found, after, norm = _apply_together(recipe, mine, slopes, before, settings)
+        updated, after, norm = _apply_together(recipe, mine, slopes, before, settings)
         counts[owner] = after.count
         norms.append(norm)
-        for whole, part in zip(new, (found, after.first, after.second), strict=True):
+        for whole, part in zip(new, (updated, after.first, after.second), strict=True):
             whole.update(part)
     moved, first, second = (tree.with_leaves(networks, whole) for whole in new)
     return moved, Moments(counts, first, second), jnp.sqrt(sum(norm * norm for norm in norms))

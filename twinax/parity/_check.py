@@ -128,11 +128,13 @@ class _Ladder:
             if not all(row.ok for row in rows):
                 return
 
-    def compare(self, rung: str, found: dict[str, dict[str, Any]], floor: float = FLOOR) -> Iterator[Row]:
+    def compare(self, rung: str, arrays: dict[str, dict[str, Any]], floor: float = FLOOR) -> Iterator[Row]:
         """Every mode's named arrays against the reference's."""
-        for mode, ours in found.items():
+        for mode, ours in arrays.items():
             if mode != self.reference:
-                yield from compare(rung, mode, self.reference, ours, found[self.reference], self.tolerance, floor=floor)
+                yield from compare(
+                    rung, mode, self.reference, ours, arrays[self.reference], self.tolerance, floor=floor
+                )
 
     def structure(self) -> Iterator[Row]:
         """Rung 1: what an engine holds after loading is what it was given."""
@@ -158,15 +160,15 @@ class _Ladder:
     def collect(self) -> Iterator[Row]:
         """Rung 2: equal draws, equal samples."""
         draws, inputs = self._inputs()
-        found, sampled = {}, {}
+        arrays, sampled = {}, {}
         for mode, side in self.sides.items():
             # Modes that sample in one framework call one function with one input.
             if side.samples_in not in sampled:
                 self.say("samples", mode)
                 sampled[side.samples_in] = side.collect(self.state, draws, inputs)
             carry, self.batches[mode] = sampled[side.samples_in]
-            found[mode] = tree.named_leaves({"batch": self.batches[mode], "carry": carry})
-        yield from self.compare("collect", found)
+            arrays[mode] = tree.named_leaves({"batch": self.batches[mode], "carry": carry})
+        yield from self.compare("collect", arrays)
 
     def loss(self) -> Iterator[Row]:
         """Rungs 3 and 4: each term's value, that the parts add up to the loss, and the gradient of each part by each
@@ -180,41 +182,43 @@ class _Ladder:
             yield from self._one_loss(f"{name}.", loss, dict.fromkeys(self.sides, batch))
 
     def _one_loss(self, prefix: str, loss: Loss | None, batches: dict[str, Any]) -> Iterator[Row]:
-        networks, found = self.state.networks, {}
+        networks, results = self.state.networks, {}
         for mode, side in self.sides.items():
             self.say(f"{prefix}values and gradients", mode)
-            found[mode] = side.differentiate(networks, batches[mode], loss=loss).named(prefix)
+            results[mode] = side.differentiate(networks, batches[mode], loss=loss).named(prefix)
 
         def values_of(mode: str, nets: Any) -> Values:
             values = self.sides[mode].values(nets, batches[mode], loss)
             return {prefix + name: value for name, value in values.items()}
 
-        values = {mode: one.values for mode, one in found.items()}
-        gradients = {mode: one.gradients for mode, one in found.items() if one.gradients}
+        values = {mode: one.values for mode, one in results.items()}
+        gradients = {mode: one.gradients for mode, one in results.items() if one.gradients}
         rules = self.problem.compile
         rows = int(rules.count(batches["numpy"])) if rules.sizes and loss is None else None
         probes = [transpose_probe(values_of, networks, values)]
         if loss is None:
             probes.insert(0, padding_probe(self.sides, networks, batches, values))
         self.evidence = Evidence(values, gradients, counts_of(tuple(batches.values()), rows), tuple(probes))
-        yield from compare_values(found, self.reference, self.tolerance, self.dtype)
+        yield from compare_values(results, self.reference, self.tolerance, self.dtype)
         yield from compare_gradients(
-            found, self.reference, self.tolerance, lambda: values_of(self.reference, moved_networks(networks))
+            results, self.reference, self.tolerance, lambda: values_of(self.reference, moved_networks(networks))
         )
 
     def optimizer(self) -> Iterator[Row]:
         """Rung 5: equal gradients, injected."""
         recipe, networks = self.problem.optimizer, self.state.networks
         frameworks = {side.differentiates_in for side in self.sides.values()}
-        found = {}
+        updates = {}
         for name in frameworks:
             self.say(f"{INJECTED} optimizer steps", name)
-            found[name] = injected_updates(name, recipe, networks, INJECTED, self.seed)
-        yield from self.compare("optimizer", {mode: found[side.differentiates_in] for mode, side in self.sides.items()})
+            updates[name] = injected_updates(name, recipe, networks, INJECTED, self.seed)
+        yield from self.compare(
+            "optimizer", {mode: updates[side.differentiates_in] for mode, side in self.sides.items()}
+        )
 
     def training(self) -> Iterator[Row]:
         """Rung 6: whole runs."""
-        found: dict[str, dict[str, Any]] = {}
+        arrays: dict[str, dict[str, Any]] = {}
         weights: dict[str, dict[str, Any]] = {}
         for mode, engine in self.engines.items():
             self.say(f"{self.steps} training step{'s' * (self.steps > 1)}", mode)
@@ -225,12 +229,12 @@ class _Ladder:
                 yield Row("training", error.term, mode, self.reference, nan, inf, None, False, str(error))
                 continue
             after = engine.state()
-            found[mode] = {f"{name} at each step": values for name, values in logs.items()}
+            arrays[mode] = {f"{name} at each step": values for name, values in logs.items()}
             weights[mode] = tree.named_leaves({"networks": after.networks, "targets": after.targets})
             kept = {"optimizer": after.optimizer, "carry": after.carry, "step": after.step, "seed": after.seed}
-            found[mode] |= tree.named_leaves(kept)
-        if self.reference in found:
-            yield from (_first_step(row, found, self.tolerance) for row in self.compare("training", found))
+            arrays[mode] |= tree.named_leaves(kept)
+        if self.reference in arrays:
+            yield from (_first_step(row, arrays, self.tolerance) for row in self.compare("training", arrays))
             yield from self.compare("training", weights, WEIGHTS_FLOOR)
 
 
@@ -245,11 +249,11 @@ def _equal(item: str, mode: str, have: Any, want: Any) -> Row:
     return Row("structure", item, mode, "problem", 0.0 if ok else nan, 0.0 if ok else inf, None, ok, note)
 
 
-def _first_step(row: Row, found: dict[str, dict[str, Any]], tolerance: float) -> Row:
+def _first_step(row: Row, arrays: dict[str, dict[str, Any]], tolerance: float) -> Row:
     """For a difference in a log, say from which step on it is there."""
     if row.ok or not row.index or not row.item.endswith("at each step"):
         return row
-    a, b = found[row.against][row.item], found[row.side][row.item]
+    a, b = arrays[row.against][row.item], arrays[row.side][row.item]
     gap = abs(a - b).reshape(len(a), -1).max(1)
     scale = row.absolute / row.relative
     first = int((gap > tolerance * scale).argmax())

@@ -13,7 +13,7 @@ from twinax.errors import TwinaxError, UnknownName, require
 from twinax.networks import num_parameters
 from twinax.parity._check import ROUNDING
 from twinax.parity._counts import counts_of
-from twinax.parity._differentiate import Found, differentiate_torch, make_differentiate_jax
+from twinax.parity._differentiate import LossResult, differentiate_torch, make_differentiate_jax
 from twinax.parity._hints import Evidence, likely_cause
 from twinax.parity._loss_rungs import compare_gradients, compare_values
 from twinax.parity._precision import precision
@@ -52,15 +52,15 @@ def compare_losses(
 
     in_jax = make_differentiate_jax(loss_jax, compiled=False)
 
-    def differentiate(side: str, nets: Any, data: Any) -> Found:
+    def differentiate(side: str, nets: Any, data: Any) -> LossResult:
         if side == "torch":
             return differentiate_torch(loss_torch, nets, data)
         return in_jax(*to_jax((nets, data), narrow="allow"))
 
     with precision(dtype):
         results = {side: differentiate(side, networks, batch) for side in ("torch", "jax")}
-        values = {side: found.values for side, found in results.items()}
-        gradients = {side: found.gradients for side, found in results.items()}
+        values = {side: result.values for side, result in results.items()}
+        gradients = {side: result.gradients for side, result in results.items()}
         rows = (
             *compare_values(results, "torch", tolerance, dtype),
             *compare_gradients(

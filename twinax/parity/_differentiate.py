@@ -20,7 +20,7 @@ LOSS = "loss"
 
 
 @dataclass(frozen=True)
-class Found:
+class LossResult:
     """What one side says of a loss."""
 
     values: Values
@@ -37,9 +37,9 @@ class Found:
         """What its parts are compared with."""
         return f"the {self.loss}"
 
-    def named(self, prefix: str) -> Found:
+    def named(self, prefix: str) -> LossResult:
         """The same of a loss that is one of several."""
-        return Found(
+        return LossResult(
             {prefix + name: value for name, value in self.values.items()},
             {prefix + name: gradient for name, gradient in self.gradients.items()},
             tuple(prefix + name for name in self.parts),
@@ -65,25 +65,25 @@ def named_terms(result: Any) -> Named:
     """
     loss, terms = result if isinstance(result, tuple) else (result, {})
     if isinstance(terms, Terms):
-        found = Named({**terms.parts, LOSS: loss}, {**terms.shown, **terms.arrays}, tuple(terms.parts))
+        named = Named({**terms.parts, LOSS: loss}, {**terms.shown, **terms.arrays}, tuple(terms.parts))
     elif isinstance(terms, Mapping):
-        found = Named({**{name: value for name, value in terms.items() if name != LOSS}, LOSS: loss}, {}, ())
+        named = Named({**{name: value for name, value in terms.items() if name != LOSS}, LOSS: loss}, {}, ())
     else:
         raise TwinaxError(f"a loss returns a scalar or (scalar, terms by name); the terms are a {type(terms).__name__}")
-    for name, value in found.differentiated.items():
+    for name, value in named.differentiated.items():
         if tuple(np.shape(value)) != ():
             raise TwinaxError(f"the term '{name}' of a loss has shape {tuple(np.shape(value))}; it must be a scalar")
-    return found
+    return named
 
 
-def evaluate_numpy(loss: Callable, networks: Any, batch: Any) -> Found:
+def evaluate_numpy(loss: Callable, networks: Any, batch: Any) -> LossResult:
     """Values in NumPy."""
     named = named_terms(loss(networks, batch))
     values = {name: np.asarray(value) for name, value in {**named.differentiated, **named.shown}.items()}
-    return Found(_loss_last(values), {}, named.parts)
+    return LossResult(_loss_last(values), {}, named.parts)
 
 
-def differentiate_torch(loss: Callable, networks: Any, batch: Any) -> Found:
+def differentiate_torch(loss: Callable, networks: Any, batch: Any) -> LossResult:
     """Values and gradients in PyTorch, from and to NumPy; a term that no parameter reaches has gradient 0."""
     import torch
 
@@ -98,19 +98,19 @@ def differentiate_torch(loss: Callable, networks: Any, batch: Any) -> Found:
     values, gradients = {}, {}
     for name, value in named.differentiated.items():
         value = torch.as_tensor(value)
-        found: Any = [None] * len(leaves)
+        slopes: Any = [None] * len(leaves)
         if value.requires_grad:
-            found = torch.autograd.grad(value, list(leaves.values()), retain_graph=True, allow_unused=True)
+            slopes = torch.autograd.grad(value, list(leaves.values()), retain_graph=True, allow_unused=True)
         values[name] = value.detach().numpy()
         gradients[name] = {
             n: np.zeros(tuple(x.shape)) if g is None else g.numpy()
-            for (n, x), g in zip(leaves.items(), found, strict=True)
+            for (n, x), g in zip(leaves.items(), slopes, strict=True)
         }
     values |= {name: torch.as_tensor(value).detach().numpy() for name, value in named.shown.items()}
-    return Found(_loss_last(values), gradients, named.parts)
+    return LossResult(_loss_last(values), gradients, named.parts)
 
 
-def make_differentiate_jax(loss: Callable, compiled: bool = True) -> Callable[[Any, Any], Found]:
+def make_differentiate_jax(loss: Callable, compiled: bool = True) -> Callable[[Any, Any], LossResult]:
     """A function of JAX arrays that gives values and gradients as NumPy arrays; all parts from one backward program."""
     import equinox as eqx
     import jax
@@ -135,11 +135,11 @@ def make_differentiate_jax(loss: Callable, compiled: bool = True) -> Callable[[A
 
     run = jax.jit(program, compiler_options=QUICK_COMPILE) if compiled else program
 
-    def differentiate(networks: Any, batch: Any) -> Found:
+    def differentiate(networks: Any, batch: Any) -> LossResult:
         values, rows, shown = to_numpy(run(networks, batch))
         by_name = tree.named_leaves(rows)
         gradients = {name: {leaf: g[k] for leaf, g in by_name.items()} for k, name in enumerate(order)}
-        return Found(_loss_last({**dict(zip(order, values, strict=True)), **shown}), gradients, tuple(parts))
+        return LossResult(_loss_last({**dict(zip(order, values, strict=True)), **shown}), gradients, tuple(parts))
 
     return differentiate
 

@@ -98,10 +98,10 @@ def _cut(term: str, row: Row, evidence: Evidence) -> str | None:
 
 
 def _factor(term: str, row: Row, evidence: Evidence) -> str | None:
-    found = constant_ratio(term, row, evidence)
-    if found is None:
+    constant = constant_ratio(term, row, evidence)
+    if constant is None:
         return None
-    ratio, confirmed = found
+    ratio, confirmed = constant
     start = f"'{term}' of {row.side} is {ratio:.6g} times that of {row.against}"
     if _same(ratio, 2) or _same(ratio, 0.5):
         return f"{start}, a factor of two: a mean square on one side and half of it on the other (mse_loss, l2_loss)."

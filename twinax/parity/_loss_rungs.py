@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from twinax.parity._difference import FLOOR, compare
-from twinax.parity._differentiate import Found, Values
+from twinax.parity._differentiate import LossResult, Values
 from twinax.parity._hints import BY, SUM, flat
 from twinax.parity._report import Row
 
@@ -19,23 +19,23 @@ SIMPLE = 1e-6
 """A part that is counted this close to a whole number of times is counted so often."""
 
 
-def compare_values(sides: Mapping[str, Found], reference: str, tolerance: float, dtype: str) -> Iterator[Row]:
+def compare_values(sides: Mapping[str, LossResult], reference: str, tolerance: float, dtype: str) -> Iterator[Row]:
     """Each side's parts against the reference's; whether they add up to its loss; then what is shown, and the loss."""
     for of_parts in (True, False):
         for side, ours in sides.items():
             if side != reference:
-                mine, theirs = (_of_parts(found, of_parts) for found in (ours, sides[reference]))
+                mine, theirs = (_of_parts(result, of_parts) for result in (ours, sides[reference]))
                 yield from compare("values", side, reference, mine, theirs, tolerance)
         if of_parts:
-            yield from (_added_values(side, found, ADDED[dtype]) for side, found in sides.items() if found.parts)
+            yield from (_added_values(side, result, ADDED[dtype]) for side, result in sides.items() if result.parts)
 
 
-def _of_parts(found: Found, wanted: bool) -> Values:
-    return {name: value for name, value in found.values.items() if (name in found.parts) == wanted}
+def _of_parts(result: LossResult, wanted: bool) -> Values:
+    return {name: value for name, value in result.values.items() if (name in result.parts) == wanted}
 
 
 def compare_gradients(
-    sides: Mapping[str, Found], reference: str, tolerance: float, moved: Callable[[], Values]
+    sides: Mapping[str, LossResult], reference: str, tolerance: float, moved: Callable[[], Values]
 ) -> Iterator[Row]:
     """The gradient of each part by each parameter, against the reference's, then of their sum, then of the loss.
 
@@ -43,7 +43,7 @@ def compare_gradients(
     an entry that is 0 in exact arithmetic is rounding noise of the others. `moved` gives values with other parameters:
     whether a part without gradients is a constant.
     """
-    sides = {side: found for side, found in sides.items() if found.gradients}
+    sides = {side: result for side, result in sides.items() if result.gradients}
     theirs = sides[reference]
     yield from _unreached(sides, reference, moved)
     for of_loss in (False, True):
@@ -57,13 +57,15 @@ def compare_gradients(
                 mine = {f"{term}{BY}{name}": g for name, g in ours.gradients[term].items()}
                 yield from compare("gradients", side, reference, mine, named, tolerance, floor=FLOOR * largest or FLOOR)
         if not of_loss:
-            yield from (_added_gradients(side, found, tolerance) for side, found in sides.items() if found.parts)
+            yield from (_added_gradients(side, result, tolerance) for side, result in sides.items() if result.parts)
 
 
-def _unreached(sides: Mapping[str, Found], reference: str, moved: Callable[[], Values]) -> Iterator[Row]:
+def _unreached(sides: Mapping[str, LossResult], reference: str, moved: Callable[[], Values]) -> Iterator[Row]:
     """A row with a note for each part whose gradient is 0 everywhere, unless it is a constant."""
     values = sides[reference].values
-    still = [term for term in sides[reference].gradients if not any(_reached(found, term) for found in sides.values())]
+    still = [
+        term for term in sides[reference].gradients if not any(_reached(result, term) for result in sides.values())
+    ]
     after = moved() if still else {}
     for term in still:
         if term in after and not np.array_equal(after[term], values[term]):
@@ -72,48 +74,48 @@ def _unreached(sides: Mapping[str, Found], reference: str, moved: Callable[[], V
                     yield Row("gradients", term, side, reference, 0.0, 0.0, None, True, NOWHERE)
 
 
-def _reached(found: Found, term: str) -> bool:
-    return term in found.gradients and bool(_largest(found.gradients[term]))
+def _reached(result: LossResult, term: str) -> bool:
+    return term in result.gradients and bool(_largest(result.gradients[term]))
 
 
 def _largest(gradients: Mapping[str, np.ndarray]) -> float:
     return max((float(np.abs(g).max(initial=0.0)) for g in gradients.values()), default=0.0)
 
 
-def _added_values(side: str, found: Found, tolerance: float) -> Row:
+def _added_values(side: str, result: LossResult, tolerance: float) -> Row:
     """Whether the parts of a side add up to its loss."""
-    parts = {name: float(found.values[name]) for name in found.parts}
-    missed = float(found.values[found.loss]) - math.fsum(parts.values())
+    parts = {name: float(result.values[name]) for name in result.parts}
+    missed = float(result.values[result.loss]) - math.fsum(parts.values())
     size = math.fsum(abs(value) for value in parts.values())
     relative = abs(missed) / max(size, np.finfo(np.float64).tiny)
     ok = relative <= tolerance
-    note = "" if ok else _blame(found, missed)
-    return Row("values", SUM, side, found.loss_of_itself, abs(missed), relative, None, ok, note)
+    note = "" if ok else _blame(result, missed)
+    return Row("values", SUM, side, result.loss_of_itself, abs(missed), relative, None, ok, note)
 
 
-def _added_gradients(side: str, found: Found, tolerance: float) -> Row:
+def _added_gradients(side: str, result: LossResult, tolerance: float) -> Row:
     """Whether the gradients of the parts of a side add up to that of its loss."""
-    whole, parts = found.gradients[found.loss], [found.gradients[name] for name in found.parts]
+    whole, parts = result.gradients[result.loss], [result.gradients[name] for name in result.parts]
     gaps = {name: np.abs(g - sum(part[name] for part in parts)).max(initial=0.0) for name, g in whole.items()}
     worst = max(gaps, key=lambda name: gaps[name])
     size = max(max(_largest(part) for part in parts), _largest(whole))
     relative = float(gaps[worst]) / max(size, FLOOR * size, np.finfo(np.float64).tiny)
     ok = relative <= tolerance
-    note = "" if ok else f"{_blame(found, None)}, most of all by '{worst}'"
-    return Row("gradients", SUM, side, found.loss_of_itself, float(gaps[worst]), relative, None, ok, note)
+    note = "" if ok else f"{_blame(result, None)}, most of all by '{worst}'"
+    return Row("gradients", SUM, side, result.loss_of_itself, float(gaps[worst]), relative, None, ok, note)
 
 
-def _blame(found: Found, missed: float | None) -> str:
+def _blame(result: LossResult, missed: float | None) -> str:
     """Which part the loss counts more or less than once, if it is one of them.
 
     By its gradient, which no other part shares; where there is none, by its value. `missed` is None where values add up
     and gradients do not.
     """
-    parts = {name: float(found.values[name]) for name in found.parts}
-    if found.gradients:
-        flats = {name: flat(found.gradients[name]) for name in (*found.parts, found.loss)}
-        gap = flats[found.loss] - sum(flats[name] for name in found.parts)
-        weights = {name: _weight(gap, flats[name]) for name in found.parts}
+    parts = {name: float(result.values[name]) for name in result.parts}
+    if result.gradients:
+        flats = {name: flat(result.gradients[name]) for name in (*result.parts, result.loss)}
+        gap = flats[result.loss] - sum(flats[name] for name in result.parts)
+        weights = {name: _weight(gap, flats[name]) for name in result.parts}
         times = {name: 1 + weight for name, weight in weights.items() if weight is not None}
         # Parts by one and the same parameter have gradients in proportion: a whole number of times is likelier.
         times = {name: round(often) for name, often in times.items() if abs(often - round(often)) < SIMPLE} or times
@@ -126,7 +128,7 @@ def _blame(found: Found, missed: float | None) -> str:
             if abs(often - round(often)) < SIMPLE if math.isfinite(often) else False:
                 return f"the loss counts '{name}' {round(often)} times"
     what = "loss" if missed is not None else "gradient of the loss"
-    return f"the {what} is not the sum of {', '.join(found.parts)}"
+    return f"the {what} is not the sum of {', '.join(result.parts)}"
 
 
 def _weight(gap: np.ndarray, part: np.ndarray) -> float | None:

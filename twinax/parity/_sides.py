@@ -17,7 +17,7 @@ import numpy as np
 from twinax.bridge import to_numpy
 from twinax.engines import QUICK_COMPILE
 from twinax.parity._differentiate import (
-    Found,
+    LossResult,
     Values,
     differentiate_torch,
     evaluate_numpy,
@@ -50,23 +50,23 @@ class Side:
                 self.programs["collect"] = jax.jit(self.problem.collect, compiler_options=QUICK_COMPILE)
             return to_numpy(self.programs["collect"](*_jax((state, draws, inputs))))
         arrays = _copy((state, draws, inputs))  # rings are written in place
-        found: Any
+        collected: Any
         if self.samples_in == "numpy":
-            found = self.problem.collect(*arrays)
-            return found
+            collected = self.problem.collect(*arrays)
+            return collected
         import torch
 
         from twinax.engines.torch_engine import to_tensors
 
         with torch.no_grad():
-            found = self.problem.collect(*to_tensors(arrays, "cpu"))
-        return to_numpy(found)
+            collected = self.problem.collect(*to_tensors(arrays, "cpu"))
+        return to_numpy(collected)
 
     def values(self, networks: Any, batch: Any, loss: Loss | None = None) -> Values:
         """The loss and its terms."""
         return self.differentiate(networks, batch, loss=loss).values
 
-    def differentiate(self, networks: Any, batch: Any, spare: int = 0, loss: Loss | None = None) -> Found:
+    def differentiate(self, networks: Any, batch: Any, spare: int = 0, loss: Loss | None = None) -> LossResult:
         """The loss and its terms, and the gradient of each part by the parameter's name.
 
         `spare` takes a static size that many steps larger than needed, which must change nothing. `loss` is another

@@ -210,11 +210,11 @@ class Bookkeeping:
     def _list(self, state: State) -> None:
         """Put what the family wants to be listed into the summary."""
         try:
-            found = self.problem.present.tables(state)
+            tables = self.problem.present.tables(state)
         except Exception as error:  # a stranger's reward or world may raise anything; the training is worth more
             self.note("tables", f"no tables: {error}")
         else:
-            self._tables = {name: {"columns": list(one.columns), "rows": one.rows} for name, one in found.items()}
+            self._tables = {name: {"columns": list(one.columns), "rows": one.rows} for name, one in tables.items()}
         if self._tables or "tables" in self._notes:
             self._write_summary(self.summary["status"], **self._facts)
 
@@ -291,7 +291,7 @@ def _number(values: Mapping[str, Any] | None, name: str) -> float:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return stat.st_dev, stat.st_ino

@@ -77,13 +77,13 @@ def fitting(name: str, value: Any, known: Mapping[str, Any]) -> np.ndarray:
         raise UnknownName("setting", name, known)
     now = np.asarray(known[name])
     try:
-        found = np.asarray(value, now.dtype)
+        array = np.asarray(value, now.dtype)
     except (TypeError, ValueError):
-        found = None
-    if found is None or found.shape != now.shape or not np.all(np.isfinite(found)):
+        array = None
+    if array is None or array.shape != now.shape or not np.all(np.isfinite(array)):
         form = f"{now.size} finite numbers" if now.shape else "a finite number"
         raise TwinaxError(f"the setting '{name}' cannot become {value!r}: it is {now.tolist()}, and takes {form}")
-    return found
+    return array
 
 
 def check_callbacks(callbacks: Sequence[Any]) -> None:

@@ -71,8 +71,8 @@ def load(directory: Path | str, like: S, part: bool = False) -> tuple[S, dict[st
     wanted = _arrays(like)
     try:
         with safe_open(path, framework="np") as file:
-            found = set(file.keys())
-            _compare_names(path, found & wanted.keys() if part else found, wanted)
+            stored = set(file.keys())
+            _compare_names(path, stored & wanted.keys() if part else stored, wanted)
             loaded = {name: np.asarray(file.get_tensor(name)) for name in wanted}
     except (SafetensorError, TypeError, ValueError) as error:
         raise BadCheckpoint(f"{path} cannot be read ({error}); use an earlier checkpoint") from error
@@ -248,9 +248,9 @@ def _looks_complete(directory: Path) -> bool:
         return False
 
 
-def _compare_names(path: Path, found: set[str], wanted: Mapping[str, Any]) -> None:
-    missing = [name for name in wanted if name not in found]
-    extra = sorted(found - wanted.keys())
+def _compare_names(path: Path, stored: set[str], wanted: Mapping[str, Any]) -> None:
+    missing = [name for name in wanted if name not in stored]
+    extra = sorted(stored - wanted.keys())
     hint = "it was saved from another problem (environment, network or objective)"
     if missing:
         raise BadCheckpoint(f"{path} lacks '{missing[0]}' ({len(missing)} missing, {len(extra)} unexpected): {hint}")

@@ -51,11 +51,11 @@ def identity(config: Mapping[str, Any]) -> dict[str, Any]:
     >>> identity({"seed": 3, "env": {"name": "grid", "side": 8}, "optimizer": {"name": "adam"}})
     {'seed': 3, 'env.name': 'grid'}
     """
-    found = {name: config[name] for name in _FIXED if name in config}
+    fixed = {name: config[name] for name in _FIXED if name in config}
     for name, section in config.items():
         if isinstance(section, dict) and "name" in section and name not in _FREE:
-            found[f"{name}.name"] = section["name"]
-    return found
+            fixed[f"{name}.name"] = section["name"]
+    return fixed
 
 
 def _digest(text: str) -> str:

@@ -98,9 +98,9 @@ class RunRecord:
         if not width:
             return None
         steps, seconds, values = zip(*points, strict=True)
-        found = np.array(values, dtype=float)
-        found[np.abs(found) < 1 / LARGEST] = 0.0
-        return Series(np.array(steps), np.array(seconds, dtype=float), found)
+        numbers = np.array(values, dtype=float)
+        numbers[np.abs(numbers) < 1 / LARGEST] = 0.0
+        return Series(np.array(steps), np.array(seconds, dtype=float), numbers)
 
 
 def common_unit(runs: Sequence[RunRecord]) -> Unit | None:
@@ -111,11 +111,11 @@ def common_unit(runs: Sequence[RunRecord]) -> Unit | None:
 
 def read_runs(paths: Sequence[Path]) -> list[RunRecord]:
     """The runs at these directories; a directory that only contains runs stands for them."""
-    found = list({run.resolve(): run for path in paths for run in _expand(path)}.values())
-    if not found:
+    directories = list({run.resolve(): run for path in paths for run in _expand(path)}.values())
+    if not directories:
         raise TwinaxError(f"there is no run in {', '.join(map(str, paths)) or 'an empty list'}: no metrics.jsonl found")
-    names = _distinct_names(found)
-    return [_read(path, name) for path, name in zip(found, names, strict=True)]
+    names = _distinct_names(directories)
+    return [_read(path, name) for path, name in zip(directories, names, strict=True)]
 
 
 def read_json(path: Path) -> Any:

@@ -94,8 +94,8 @@ class Deliveries:
             self._try(place, "end", lambda place=place: place.sink.end(status, summary))
 
     def _begin(self, place: _Place, start: Start) -> None:
-        found = place.sink.start(dataclasses.replace(start, id=place.id))
-        place.id = found if isinstance(found, str) and _ID.fullmatch(found) else place.id
+        returned = place.sink.start(dataclasses.replace(start, id=place.id))
+        place.id = returned if isinstance(returned, str) and _ID.fullmatch(returned) else place.id
 
     def _try(self, place: _Place, kind: str, call: Callable[[], None], step: int = 0) -> bool:
         if place.refuses & {kind, "start"}:
@@ -118,12 +118,12 @@ class Deliveries:
         if self._root is None or not (path := self._root / FILE).exists():
             return {}
         try:
-            found = plain.loads(files.read_text(path, self._root))
+            stored = plain.loads(files.read_text(path, self._root))
         except (OSError, ValueError, TwinaxError):
             return {}
-        if not isinstance(found, dict):
+        if not isinstance(stored, dict):
             return {}
-        kept = {name: one for name, one in found.items() if isinstance(one, dict)}
+        kept = {name: one for name, one in stored.items() if isinstance(one, dict)}
         return {name: (_text(one.get("id")), _count(one.get("failed_after"))) for name, one in kept.items()}
 
     def _write(self) -> None:

@@ -154,7 +154,7 @@ class RunDirectory:
                 f"continue it with twinax.resume({str(self.path)!r}, problem=...)"
             )
         self.refuse_links()
-        return sources.found(self.path, self._config()[0])
+        return sources.locate(self.path, self._config()[0])
 
     def config_text(self) -> str:
         """config.yaml as it was written, for people; empty when there is none."""
@@ -240,7 +240,7 @@ class RunDirectory:
         if not trust:
             origin.require_trust(self.problem_path, recipe.named_modules(kept["problem"]))
         try:
-            return recipe.rebuild(sources.found(self.path, kept["problem"]))
+            return recipe.rebuild(sources.locate(self.path, kept["problem"]))
         except TwinaxError as error:
             raise TwinaxError(
                 f"the run {self.path} was started from Python, and its problem cannot be made again: {error}; or "
@@ -253,14 +253,14 @@ class RunDirectory:
             self.must_exist()
             return {}
         try:
-            found = sealed.loads(files.read_text(self.summary_path, self.path))
+            entries = sealed.loads(files.read_text(self.summary_path, self.path))
         except (OSError, ValueError) as error:
             raise TwinaxError(f"{self.summary_path} cannot be read: {error}; delete it to go on without it") from error
-        found = summary.checked(found, self.summary_path)
+        entries = summary.checked(entries, self.summary_path)
         plan = (checkpoint.newest_meta(self.path) or {}).get("plan") or {}
         kept = {name: plan[name] for name in ("seed", "seeds", "dtype") if name in plan}
-        self._refuse_another("summary", self.summary_path, found, kept)
-        return found
+        self._refuse_another("summary", self.summary_path, entries, kept)
+        return entries
 
     def write_summary(self, content: Mapping[str, Any]) -> None:
         """Write summary.json whole."""

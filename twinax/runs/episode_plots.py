@@ -21,11 +21,11 @@ Painting = tuple[Callable[[Any], None], tuple[float, float]]
 
 def paintings(episode: Episode) -> dict[str, Painting]:
     """By name; tracks only where the world has some."""
-    found: dict[str, Painting] = {"reward": (lambda figure: paint_reward(figure, episode), (8.0, 3.2))}
+    by_name: dict[str, Painting] = {"reward": (lambda figure: paint_reward(figure, episode), (8.0, 3.2))}
     panels = len(episode.view.tracks) + len(episode.view.bars)
     if panels:
-        found["tracks"] = (lambda figure: paint_tracks(figure, episode), (8.0, 0.6 + 1.25 * panels))
-    return found
+        by_name["tracks"] = (lambda figure: paint_tracks(figure, episode), (8.0, 0.6 + 1.25 * panels))
+    return by_name
 
 
 def paint_reward(figure: Any, episode: Episode) -> None:

@@ -58,10 +58,10 @@ def save(directory: RunDirectory, episode: Episode, step: int, name: str = NAMES
 def figures(directory: Path) -> dict[str, Path]:
     """Figures of the newest filmed episode by name: those that were asked for, else those of the end of the run."""
     for name in NAMES[::-1]:
-        found = {kind: directory / f"{name}-{kind}.png" for kind in FIGURES}
-        found = {f"{kind} of an episode": path for kind, path in found.items() if path.is_file()}
-        if found:
-            return found
+        paths = {kind: directory / f"{name}-{kind}.png" for kind in FIGURES}
+        paths = {f"{kind} of an episode": path for kind, path in paths.items() if path.is_file()}
+        if paths:
+            return paths
     return {}
 
 

@@ -58,8 +58,8 @@ def refuse_links(root: Path, names: Callable[[str], bool]) -> None:
         return
     for entry in sorted(filter(names, os.listdir(root))):
         inside(root, root / entry)
-        for folder, folders, found in os.walk(root / entry):
-            for name in (*folders, *found):
+        for folder, folders, files in os.walk(root / entry):
+            for name in (*folders, *files):
                 if os.path.islink(os.path.join(folder, name)):
                     inside(root, Path(folder, name))
 

@@ -49,13 +49,13 @@ def save(directory: Path, films: Mapping[str, np.ndarray], step: int) -> dict[st
 
 def newest(directory: Path) -> list[Film]:
     """The last film of each name."""
-    found: dict[str, Film] = {}
+    films: dict[str, Film] = {}
     for path in sorted(directory.glob("*-*.gif")):
         name, _, step = path.stem.rpartition("-")
         if step.isdecimal() and len(step) <= 10 and not name.startswith("."):
             film = Film(name, int(step), path)
-            found[name] = max(found.get(name, film), film, key=lambda one: one.step)
-    return list(found.values())
+            films[name] = max(films.get(name, film), film, key=lambda one: one.step)
+    return list(films.values())
 
 
 def write_film(path: Path | str, frames: Frames, milliseconds: int = 100) -> Path:

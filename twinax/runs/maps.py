@@ -18,8 +18,8 @@ _MOST = 8
 def drawing(arrays: Mapping[str, np.ndarray], picture: Picture) -> Drawing | None:
     """How to draw them; None when there is nothing to see."""
     order = dict.fromkeys((*(name for name in picture.labels if name in arrays), *sorted(arrays)))
-    found = {name: _flat(arrays[name]) for name in order}
-    maps = [name for name in found if found[name].ndim == 2 and np.isfinite(found[name]).any()][:_MOST]
+    flattened = {name: _flat(arrays[name]) for name in order}
+    maps = [name for name in flattened if flattened[name].ndim == 2 and np.isfinite(flattened[name]).any()][:_MOST]
     if not maps:
         return None
     pair = [name for name in picture.difference or () if name in maps]
@@ -28,15 +28,15 @@ def drawing(arrays: Mapping[str, np.ndarray], picture: Picture) -> Drawing | Non
 
     def paint(figure: Any) -> None:
         panels = figure.subplots(1, len(maps) + compared, squeeze=False)[0]
-        top = max(float(np.nanmax(found[name])) for name in maps)
+        top = max(float(np.nanmax(flattened[name])) for name in maps)
         shown = None
         for axes, name in zip(panels, maps, strict=False):
-            array = found[name]
+            array = flattened[name]
             shown = axes.imshow(array, origin="lower", cmap="viridis", vmin=0, vmax=top or 1, interpolation="none")
             _frame(axes, words[name], array)
         figure.colorbar(shown, ax=list(panels[: len(maps)]), shrink=0.75, pad=0.02)
         if compared:
-            rest = found[pair[0]] - found[pair[1]]
+            rest = flattened[pair[0]] - flattened[pair[1]]
             reach = float(np.abs(np.nan_to_num(rest)).max()) or 1.0
             shown = panels[-1].imshow(
                 rest, origin="lower", cmap="RdBu_r", vmin=-reach, vmax=reach, interpolation="none"

@@ -23,20 +23,20 @@ def read_meta(directory: Path | str) -> dict[str, Any]:
     directory = Path(directory)
     path = directory / META
     try:
-        found = plain.loads(files.read_text(path, run_of(directory)))
+        stored = plain.loads(files.read_text(path, run_of(directory)))
     except OSError as error:
         raise BadCheckpoint(f"{path} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         raise BadCheckpoint(f"{path} is not valid JSON: it is truncated or was edited ({error})") from error
-    if not isinstance(found, dict) or not {"format", "step", "bytes", "sha256"} <= found.keys():
+    if not isinstance(stored, dict) or not {"format", "step", "bytes", "sha256"} <= stored.keys():
         raise BadCheckpoint(f"{path} is not a checkpoint's description: format, step, bytes or sha256 is missing")
-    if found["format"] != FORMAT:
+    if stored["format"] != FORMAT:
         raise BadCheckpoint(
-            f"{path} has checkpoint format {found['format']}, this twinax reads format {FORMAT}; "
+            f"{path} has checkpoint format {stored['format']}, this twinax reads format {FORMAT}; "
             "use the version of twinax that wrote it (see 'versions' in that file)"
         )
     try:
-        meta = sealed.opened(found, required=True)
+        meta = sealed.opened(stored, required=True)
     except ValueError as error:
         raise BadCheckpoint(f"{path} cannot be used: {error}") from error
     for name, (fits, wanted) in _VALUES.items():

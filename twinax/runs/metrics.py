@@ -141,26 +141,26 @@ def _intact(content: bytes, account: Account) -> bool:
 def _examine(content: bytes, account: Account | None, step: int, until: int | None = None) -> Log:
     """The good rows, up to a step if one is given, and what is wrong with the others."""
     counts = {"damaged": 0, "doubled": 0, "out of order": 0}
-    found: dict[int, tuple[Row, str]] = {}
+    by_step: dict[int, tuple[Row, str]] = {}
     largest = -1
     *lines, _ = content.decode("utf-8", errors="replace").split("\n")  # what follows the last line end is half a line
     for line in lines:
         row = _row(line)
         if row is None:
             counts["damaged"] += 1
-        elif row["step"] in found:
+        elif row["step"] in by_step:
             counts["doubled"] += 1
         else:
             counts["out of order"] += row["step"] < largest
-            found[row["step"]], largest = (row, line), max(largest, row["step"])
+            by_step[row["step"]], largest = (row, line), max(largest, row["step"])
     told = []
     if account is not None and not _intact(content, account):
         # Lines that are broken are missing as rows too: they are counted once.
-        absent = account["rows"] - sum(one <= step for one in found) - counts["damaged"]
+        absent = account["rows"] - sum(one <= step for one in by_step) - counts["damaged"]
         told += [f"{absent} missing"] if absent > 0 else [f"{-absent} too many"] if absent < 0 else []
         told = told or ([] if any(counts.values()) else ["values were changed"])
     told = [f"{count} {name}" for name, count in counts.items() if count] + told
-    rows = [found[one] for one in sorted(found) if until is None or one <= until]
+    rows = [by_step[one] for one in sorted(by_step) if until is None or one <= until]
     trouble = "values were changed" if told == ["values were changed"] else f"lines are {_listed(told)}" if told else ""
     return Log([row for row, _ in rows], "".join(line + "\n" for _, line in rows), trouble)
 

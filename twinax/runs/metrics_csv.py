@@ -34,8 +34,8 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
 
 def _cells(row: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Column and number, or None, for all that is one number or a list of them."""
-    found: list[tuple[str, Any]] = []
+    cells: list[tuple[str, Any]] = []
     for name, value in row.items():
         several = isinstance(value, list)
-        found += [(f"{name}/{index}", item) for index, item in enumerate(value)] if several else [(name, value)]
-    return [(name, value) for name, value in found if value is None or isinstance(value, int | float)]
+        cells += [(f"{name}/{index}", item) for index, item in enumerate(value)] if several else [(name, value)]
+    return [(name, value) for name, value in cells if value is None or isinstance(value, int | float)]

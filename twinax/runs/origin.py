@@ -41,12 +41,12 @@ def named_code(settings: Any) -> dict[str, str]:
     >>> named_code({"env": {"id": "my.worlds:Maze-v0", "file": "/data/a:b"}, "seed": 3})
     {'env.id': 'my.worlds'}
     """
-    found = {}
+    modules = {}
     for key, value in leaves(settings):
         module, colon, _ = value.partition(":") if isinstance(value, str) else ("", "", "")
         if colon and module and "/" not in module and key not in _PLACES:
-            found[key] = module
-    return found
+            modules[key] = module
+    return modules
 
 
 def leaves(settings: Any, key: str = "") -> Iterator[tuple[str, Any]]:

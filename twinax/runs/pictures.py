@@ -38,12 +38,12 @@ def select(metrics: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 def grouped(arrays: Mapping[str, np.ndarray], told: Mapping[str, Picture]) -> list[Shown]:
     """Pictures with their arrays; what belongs to none of those that are told is one of maps."""
-    found = {name: Shown(name, told.get(name, _OTHERS), {}) for name in (*told, "")}
+    groups = {name: Shown(name, told.get(name, _OTHERS), {}) for name in (*told, "")}
     for name, array in arrays.items():
         owner, slash, own = name.partition("/")
         belongs = bool(slash) and owner in told
-        found[owner if belongs else ""].arrays[own if belongs else name] = array
-    return [shown for shown in found.values() if shown.arrays]
+        groups[owner if belongs else ""].arrays[own if belongs else name] = array
+    return [shown for shown in groups.values() if shown.arrays]
 
 
 def maps(arrays: Mapping[str, np.ndarray], told: Mapping[str, Picture]) -> dict[str, np.ndarray]:
@@ -79,10 +79,10 @@ def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Picture], int]:
         if metadata.get("sum") != _digest(arrays, step, drawn):
             raise ValueError("it was changed after it was written")
         told = plain.loads(drawn)
-        found = {name: one for name, value in told.items() if (one := _picture(value)) is not None}
+        pictures = {name: one for name, value in told.items() if (one := _picture(value)) is not None}
     except (SafetensorError, OSError, AttributeError, TypeError, ValueError) as error:
         raise TwinaxError(f"{path} cannot be read ({error}); delete it to go on without pictures") from error
-    return arrays, found, step
+    return arrays, pictures, step
 
 
 def _picture(told: Any) -> Picture | None:

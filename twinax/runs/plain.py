@@ -69,11 +69,11 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"it has the key '{next(name for name in names if names.count(name) > 1)}' twice")
-    return found
+    return members
 
 
 def _check(value: Any, depth: int = 0) -> None:

@@ -89,31 +89,31 @@ def draw(name: str, paint: Callable[[Any], None], size: tuple[float, float], plo
 
 def curve(name: str, runs: Sequence[RunRecord], over: str = "steps") -> Callable[[Any], None] | None:
     """How to paint one number of all runs over steps or seconds; None when no run has two points of it."""
-    found = [(index, series) for index, run in enumerate(runs) if (series := run.series(name)) is not None]
-    if not any(len(series.steps) > 1 for _, series in found):
+    indexed = [(index, series) for index, run in enumerate(runs) if (series := run.series(name)) is not None]
+    if not any(len(series.steps) > 1 for _, series in indexed):
         return None
 
     unit = common_unit(runs)
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        logarithmic = _spans_decades([series for _, series in found])
-        strokes = _STACKED if over == "steps" and _coincide([series for _, series in found]) else _EQUAL
-        for order, (index, series) in enumerate(found):
+        logarithmic = _spans_decades([series for _, series in indexed])
+        strokes = _STACKED if over == "steps" and _coincide([series for _, series in indexed]) else _EQUAL
+        for order, (index, series) in enumerate(indexed):
             if over == "steps" and unit is not None:
                 series = dataclasses.replace(series, steps=series.steps * runs[index].unit.per_step)
             _line(axes, series, COLOURS[index % len(COLOURS)], strokes[order % len(strokes)], over, logarithmic)
         if logarithmic:
             axes.set_yscale("log")
-        elif min(series.values.min() for _, series in found) < 0 < max(series.values.max() for _, series in found):
+        elif min(series.values.min() for _, series in indexed) < 0 < max(series.values.max() for _, series in indexed):
             axes.axhline(0, color=INK, alpha=0.4, linewidth=0.8)
         axes.grid(True)
         counted = unit.name[:60] if unit is not None else "steps"
         axes.set_xlabel("seconds of training" if over == "seconds" else counted, parse_math=False)
         axes.set_title(title(name), loc="left", fontsize=11, fontweight="bold", parse_math=False)
         axes.margins(x=0.01)
-        _seed_legend(figure, [(COLOURS[index % len(COLOURS)], series) for index, series in found])
-        values = np.concatenate([series.values.ravel() for _, series in found])
+        _seed_legend(figure, [(COLOURS[index % len(COLOURS)], series) for index, series in indexed])
+        values = np.concatenate([series.values.ravel() for _, series in indexed])
         whole = bool(np.all(values % 1 == 0))
         if not np.ptp(values):
             space = max(1.0, 1e-6 * abs(float(values[0]))) if whole else 0.1 * abs(float(values[0])) or 1.0
@@ -143,17 +143,17 @@ def _line(
     axes.plot(x, series.mean, color=colour, **marks, **stroke)
 
 
-def _seed_legend(figure: Any, found: Sequence[tuple[str, Series]]) -> None:
+def _seed_legend(figure: Any, coloured: Sequence[tuple[str, Series]]) -> None:
     """Below the axes, where it hides nothing: what line and band are, when there are several seeds."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    several = [(colour, series.values.shape[1]) for colour, series in found if series.values.shape[1] > 1]
+    several = [(colour, series.values.shape[1]) for colour, series in coloured if series.values.shape[1] > 1]
     if not several:
         return
     counts = sorted({count for _, count in several})
     # With several runs the ink stands for all of them: which colour is which run is said by the page.
-    colour = several[0][0] if len(found) == 1 else INK
+    colour = several[0][0] if len(coloured) == 1 else INK
     handles = [Line2D([], [], color=colour, linewidth=1.6), Patch(color=colour, alpha=0.2, linewidth=0)]
     labels = [f"mean of {' or '.join(map(str, counts))} seeds", BAND]
     figure.legend(
@@ -177,15 +177,15 @@ def _thin(count: int) -> np.ndarray:
     return np.unique(np.linspace(0, count - 1, min(count, _MOST_POINTS)).astype(int))
 
 
-def _spans_decades(found: Sequence[Series]) -> bool:
+def _spans_decades(curves: Sequence[Series]) -> bool:
     """Whether a logarithmic scale shows more: all positive, and most of the range below the top decade."""
-    values = np.concatenate([series.values.ravel() for series in found])
+    values = np.concatenate([series.values.ravel() for series in curves])
     return bool(values.min() > 0 and np.percentile(values, 98) > 10 * np.percentile(values, 2))
 
 
-def _coincide(found: Sequence[Series]) -> bool:
+def _coincide(curves: Sequence[Series]) -> bool:
     """Whether two of the curves would hide each other."""
-    means = [np.log(series.mean) if _spans_decades(found) else series.mean for series in found]
+    means = [np.log(series.mean) if _spans_decades(curves) else series.mean for series in curves]
     for index, one in enumerate(means):
         for other in means[index + 1 :]:
             if len(one) == len(other) and np.median(np.abs(one - other)) <= 0.03 * np.ptp(one):

@@ -62,14 +62,14 @@ class Recorder:
 
 def _others(values: Mapping[str, np.ndarray], index: int) -> dict[str, Any]:
     """The terms beside the loss at one step; with several seeds a list per term and the loss of each."""
-    found: dict[str, Any] = {}
+    others: dict[str, Any] = {}
     for name, array in values.items():
         value = np.asarray(array[index]).tolist()
         if name != "loss":
-            found[name] = value
+            others[name] = value
         elif isinstance(value, list):
-            found["loss_per_seed"] = value
-    return found
+            others["loss_per_seed"] = value
+    return others
 
 
 def merge(row: Row, metrics: Mapping[str, Any]) -> None:

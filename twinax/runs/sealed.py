@@ -28,21 +28,21 @@ def dumps(value: Mapping[str, Any], indent: int | None = None) -> str:
 
 def loads(text: str) -> dict[str, Any]:
     """The object of a JSON text without its sum; a `ValueError` says what is wrong with it."""
-    found = plain.loads(text)
-    if not isinstance(found, dict):
-        raise ValueError(f"it holds a {type(found).__name__}, not an object")
-    return opened(found)
+    stored = plain.loads(text)
+    if not isinstance(stored, dict):
+        raise ValueError(f"it holds a {type(stored).__name__}, not an object")
+    return opened(stored)
 
 
-def opened(found: Mapping[str, Any], required: bool = False) -> dict[str, Any]:
+def opened(stored: Mapping[str, Any], required: bool = False) -> dict[str, Any]:
     """An object that was read, without its sum, if that fits.
 
     Unless `required`, one that has no sum is taken as it is: a person or another program wrote it.
     """
-    content = {name: value for name, value in found.items() if name != SUM}
-    if SUM not in found and not required:
+    content = {name: value for name, value in stored.items() if name != SUM}
+    if SUM not in stored and not required:
         return content
-    made, told = digest(content), found.get(SUM)
+    made, told = digest(content), stored.get(SUM)
     if made != told:
         raise ValueError(f"it was changed after it was written: its sum is {made[:12]}..., it says {str(told)[:12]}...")
     return content

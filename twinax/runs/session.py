@@ -175,10 +175,10 @@ class Session:
         saved all the same."""
         book = self.book
         try:
-            found = self.engine.evaluate()
-            metrics = {name: value for name, value in found.items() if not name.startswith(films.PREFIX)}
+            measured = self.engine.evaluate()
+            metrics = {name: value for name, value in measured.items() if not name.startswith(films.PREFIX)}
             merge(row, metrics)
-            arrays, told = pictures.select(found), book.problem.judge.pictures
+            arrays, told = pictures.select(measured), book.problem.judge.pictures
             shown: dict[str, Any] = {"pictures": pictures.maps(arrays, told)}
         except Exception as error:  # a stranger's world, network or metric may raise anything
             raise endings.evaluation_failed(book, error, self._state or self._save(row)) from error
@@ -188,7 +188,7 @@ class Session:
         place, step = book.directory, book.done
         for kind, save in (
             ("pictures", lambda: pictures.save(place.pictures_path, arrays, step, told)),
-            ("films", lambda: films.save(place.films, films.select(found), step)),
+            ("films", lambda: films.save(place.films, films.select(measured), step)),
         ):
             try:
                 written = save()

@@ -41,27 +41,27 @@ def parse(text: str, source: Path | str) -> dict[str, Any]:
             raise _Refused(f"it has more than {LARGEST:,} characters, so it is no configuration")
         loader = _Loader(text)
         root = loader.get_single_node()
-        found = None if root is None else _value(loader, root, "")
+        values = None if root is None else _value(loader, root, "")
     except (yaml.YAMLError, _Refused) as error:
         raise TwinaxError(f"{source} cannot be read: {' '.join(str(error).split())}") from error
     except RecursionError as error:
         raise TwinaxError(f"{source} cannot be read: its values are nested too deeply") from error
-    if not isinstance(found, dict):
-        raise TwinaxError(f"{source} holds a {type(found).__name__}, not a configuration")
-    return found
+    if not isinstance(values, dict):
+        raise TwinaxError(f"{source} holds a {type(values).__name__}, not a configuration")
+    return values
 
 
 def _value(loader: _Loader, node: Any, key: str) -> Any:
     if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for name, value in node.value:
             if name.tag != _TAG + "str":
                 raise _Refused(f"line {name.start_mark.line + 1} has the key '{name.value}', which is no text")
             inner = f"{key}.{name.value}" if key else name.value
-            if name.value in found:
+            if name.value in mapping:
                 raise _Refused(f"the key '{inner}' is there twice, again in line {name.start_mark.line + 1}")
-            found[name.value] = _value(loader, value, inner)
-        return found
+            mapping[name.value] = _value(loader, value, inner)
+        return mapping
     if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
         return [_value(loader, value, key) for value in node.value]
     if node.tag not in _SCALARS:

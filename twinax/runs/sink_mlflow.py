@@ -44,8 +44,8 @@ class MLflow(Sink):
             self._id = start.id
             self._client.update_run(self._id, "RUNNING")
             return self._id
-        found = self._client.get_experiment_by_name(self._experiment)
-        place = found.experiment_id if found is not None else self._client.create_experiment(self._experiment)
+        experiment = self._client.get_experiment_by_name(self._experiment)
+        place = experiment.experiment_id if experiment is not None else self._client.create_experiment(self._experiment)
         self._id = self._client.create_run(place, run_name=start.name, tags={"twinax.unit": start.unit}).info.run_id
         settings = [Param(name, str(value)[:_LONGEST]) for name, value in flat(start.config).items()]
         for first in range(0, len(settings), _MOST_SETTINGS):
@@ -56,9 +56,9 @@ class MLflow(Sink):
         from mlflow.entities import Metric
 
         now = int(1000 * time.time())
-        found = [Metric(tag, value, now, row["step"]) for row in rows for tag, value in scalars(row)]
-        for first in range(0, len(found), _MOST_METRICS):
-            self._client.log_batch(self._id, metrics=found[first : first + _MOST_METRICS])
+        metrics = [Metric(tag, value, now, row["step"]) for row in rows for tag, value in scalars(row)]
+        for first in range(0, len(metrics), _MOST_METRICS):
+            self._client.log_batch(self._id, metrics=metrics[first : first + _MOST_METRICS])
 
     def pictures(self, step: int, pictures: Mapping[str, np.ndarray]) -> None:
         for name, pixels in images(pictures).items():

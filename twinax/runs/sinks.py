@@ -84,9 +84,9 @@ def make_sinks(names: Sequence[str]) -> list[Sink]:
     """
     made = []
     for name in names:
-        found = LOGGERS.find(name)
+        logger = LOGGERS.find(name)
         try:
-            made.append(found() if isinstance(found, type) else found)
+            made.append(logger() if isinstance(logger, type) else logger)
         except TypeError as error:
             raise TwinaxError(f"logger '{name}' cannot be made without arguments: {error}; give it defaults") from error
     return made
@@ -98,13 +98,13 @@ def scalars(row: Mapping[str, Any]) -> list[tuple[str, float]]:
     >>> scalars({"step": 3, "loss": 0.5, "modes": [1, 2]})
     [('loss', 0.5), ('modes/0', 1.0), ('modes/1', 2.0)]
     """
-    found = []
+    tagged = []
     for name, value in row.items():
         if name == "step":
             continue
         items = [(f"{name}/{i}", item) for i, item in enumerate(value)] if isinstance(value, list) else [(name, value)]
-        found += [(tag, float(item)) for tag, item in items if isinstance(item, int | float) and math.isfinite(item)]
-    return found
+        tagged += [(tag, float(item)) for tag, item in items if isinstance(item, int | float) and math.isfinite(item)]
+    return tagged
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -113,10 +113,10 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     >>> flat({"trainer": {"steps": 100}, "seed": 0})
     {'trainer.steps': 100, 'seed': 0}
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, value in config.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-    return found
+        settings |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return settings
 
 
 def images(pictures: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

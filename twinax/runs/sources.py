@@ -46,7 +46,7 @@ def keep(run: Path, config: Any, sources: Sequence[Path]) -> Any:
     return renamed(config, first, copied if alike else str(first.absolute()))
 
 
-def found(run: Path, config: Any) -> Any:
+def locate(run: Path, config: Any) -> Any:
     """A configuration as it was written, its files where they lie now and what they were."""
     _refuse_changes(run)
 

@@ -83,16 +83,16 @@ _KINDS: dict[str, tuple[type | UnionType, str]] = {
 """What each of a summary's own entries is."""
 
 
-def checked(found: dict[str, Any], path: Path) -> dict[str, Any]:
+def checked(summary: dict[str, Any], path: Path) -> dict[str, Any]:
     """A summary that was read from a file, if each of its entries is what it must be; otherwise a `TwinaxError`."""
     for name, (kind, wanted) in _KINDS.items():
-        value = found.get(name)
+        value = summary.get(name)
         fits = value is None or isinstance(value, kind) and not isinstance(value, bool)
         if not fits or isinstance(value, int | float) and value < 0:
             raise TwinaxError(
                 f"{path} has the {name} {str(value)[:80]!r}, which is not {wanted}; delete it to go on without it"
             )
-    return found
+    return summary
 
 
 def best(rows: Iterable[Row], names: Iterable[str]) -> dict[str, Any]:
@@ -101,13 +101,13 @@ def best(rows: Iterable[Row], names: Iterable[str]) -> dict[str, Any]:
     >>> best([{"step": 1, "score": 2.0}, {"step": 2}, {"step": 3, "score": 5.0}], ["score"])
     {'best_score': 5.0, 'best_score_step': 3}
     """
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for name in names:
         scored = [row for row in rows if isinstance(row.get(name), int | float)]
         if scored:
             row = max(scored, key=lambda row: row[name])  # the first of equal ones
-            found |= {f"best_{name}": row[name], f"best_{name}_step": row["step"]}
-    return found
+            entries |= {f"best_{name}": row[name], f"best_{name}_step": row["step"]}
+    return entries
 
 
 def threads(mode: str) -> int:

@@ -153,12 +153,17 @@ def group(tasks: Sequence[Task]) -> list[Group]:
     keys = [name for name in varied(tasks) if name != "seed"]
     members: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for task in tasks:
-        found = members.setdefault(tuple(task.setting.get(name, "") for name in keys), [])
+        summaries = members.setdefault(tuple(task.setting.get(name, "") for name in keys), [])
         if task.status() == "finished":
-            found.append(task.summary())
+            summaries.append(task.summary())
     return [
-        Group(setting, len(found), len({seed for one in found for seed in _seeds(one)}), _means(map(_results, found)))
-        for setting, found in members.items()
+        Group(
+            setting,
+            len(summaries),
+            len({seed for one in summaries for seed in _seeds(one)}),
+            _means(map(_results, summaries)),
+        )
+        for setting, summaries in members.items()
     ]
 
 
@@ -171,23 +176,23 @@ def _seeds(summary: Mapping[str, Any]) -> range:
 def _results(summary: Mapping[str, Any]) -> dict[str, dict[int, float]]:
     """Each result by seed; one number of a whole task, such as its speed, stands at the task's first seed."""
     seeds = _seeds(summary)
-    found: dict[str, dict[int, float]] = {}
+    results: dict[str, dict[int, float]] = {}
     for name, value in summary.items():
         if name == "loss":  # of several seeds their mean
             value = summary.get("loss_per_seed", value)
         several: list[Any] = value if isinstance(value, list) and len(value) == len(seeds) else [value]
         numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in several)
         if numbers and name not in {*NO_RESULTS, *(summary.get("counts") or ())}:
-            found[name] = dict(zip(seeds, map(float, several), strict=False))
-    return found
+            results[name] = dict(zip(seeds, map(float, several), strict=False))
+    return results
 
 
-def _means(found: Iterable[Mapping[str, Mapping[int, float]]]) -> dict[str, tuple[float, float]]:
-    found = list(found)
-    names = [name for name in (found[0] if found else ()) if all(name in one for one in found)]
+def _means(of_tasks: Iterable[Mapping[str, Mapping[int, float]]]) -> dict[str, tuple[float, float]]:
+    of_tasks = list(of_tasks)
+    names = [name for name in (of_tasks[0] if of_tasks else ()) if all(name in one for one in of_tasks)]
     results = {}
     for name in names:
         # By seed, so that one that two tasks share counts once.
-        values = np.array(list({seed: value for one in found for seed, value in one[name].items()}.values()))
+        values = np.array(list({seed: value for one in of_tasks for seed, value in one[name].items()}.values()))
         results[name] = (float(values.mean()), float(half_width(values)))
     return results

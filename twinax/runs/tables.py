@@ -52,7 +52,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") 
 
 def listed(runs: Sequence[RunRecord]) -> dict[str, str]:
     """The tables that families put into their runs' summaries, by heading; one that is none is left out."""
-    found: dict[str, str] = {}
+    tables: dict[str, str] = {}
     for run in runs:
         for heading, content in (run.summary.get("tables") or {}).items():
             given = content if isinstance(content, dict) else {}
@@ -63,8 +63,8 @@ def listed(runs: Sequence[RunRecord]) -> dict[str, str]:
                 continue
             name = f"<h3>{escape(run.name)}</h3>" if len(runs) > 1 else ""
             shown = table([str(column) for column in columns], rows)
-            found[heading] = found.get(heading, "") + name + shown
-    return found
+            tables[heading] = tables.get(heading, "") + name + shown
+    return tables
 
 
 def summary(runs: Sequence[RunRecord], chips: Sequence[str]) -> str:

@@ -12,10 +12,10 @@ def versions() -> dict[str, str | None]:
     """Installed versions by package; None for what is not installed."""
     import twinax
 
-    found: dict[str, str | None] = {"twinax": twinax.__version__, "python": platform.python_version()}
+    by_package: dict[str, str | None] = {"twinax": twinax.__version__, "python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            by_package[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
-            found[package] = None
-    return found
+            by_package[package] = None
+    return by_package

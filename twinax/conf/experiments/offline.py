@@ -250,8 +250,8 @@ def in_task(config: OfflineRoot, data: Dataset) -> Dataset:
 def read(config: OfflineRoot, path: str, rows: int | None) -> Dataset:
     """A file, or its first rows."""
     box = {name: side for name in ("low", "high") if (side := getattr(config.data, name)) is not None}
-    found = read_dataset(Path(path), config.data.format, config.data.mapped, **box)
-    return found if rows is None or rows >= found.rows else found.first(rows)
+    dataset = read_dataset(Path(path), config.data.format, config.data.mapped, **box)
+    return dataset if rows is None or rows >= dataset.rows else dataset.first(rows)
 
 
 EXPERIMENT = Experiment(
