@@ -109,18 +109,18 @@ def _hints(annotated: Any, signature: inspect.Signature) -> dict[str, Any]:
         return typing.get_type_hints(annotated) or {"": Any}
     except NameError:
         pass
-    found: dict[str, Any] = {"": Any}
+    hints: dict[str, Any] = {"": Any}
     modules = [inspect.getmodule(one) for one in getattr(annotated, "__mro__", (annotated,))]
     scopes = [vars(module) for module in modules if module is not None]
     for key, parameter in signature.parameters.items():
         for scope in scopes:
             try:
                 kind = parameter.annotation
-                found[key] = eval(kind, scope) if isinstance(kind, str) else kind
+                hints[key] = eval(kind, scope) if isinstance(kind, str) else kind
                 break
             except (NameError, TypeError):
                 continue
-    return found
+    return hints
 
 
 def fits(value: Any, kind: Any) -> bool:

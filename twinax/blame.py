@@ -64,11 +64,11 @@ def shown_path(file: str) -> str:
 
 
 def _frames(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
-    found = []
+    frames = []
     while trace is not None:
-        found.append((trace.tb_frame, trace.tb_lineno))
+        frames.append((trace.tb_frame, trace.tb_lineno))
         trace = trace.tb_next
-    return found
+    return frames
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -107,17 +107,17 @@ def perceptron(
     name: str, net: Any, inputs: int | None = None, told: Any = None, outputs: int | None = None
 ) -> list[Step]:
     """An `MLP` with its activations and norms; of its last layer only the first `outputs`."""
-    found: list[Step] = []
+    steps: list[Step] = []
     last = len(net.layers) - 1
     for k, layer in enumerate(net.layers):
         kept = outputs if k == last else None
         step = linear(f"{name}.layers.{k}", layer, inputs if k == 0 else None, told, kept)
-        found.append(step)
+        steps.append(step)
         if k < last or net.final:
-            found.append(activation(step.name, net.activation))
+            steps.append(activation(step.name, net.activation))
             if net.norms:
-                found.append(norm(f"{name}.norms.{k}", net.norms[k], len(step.arrays["bias"])))
-    return found
+                steps.append(norm(f"{name}.norms.{k}", net.norms[k], len(step.arrays["bias"])))
+    return steps
 
 
 def box_steps(low: Any, high: Any, stretched: bool) -> list[Step]:

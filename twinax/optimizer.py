@@ -101,10 +101,10 @@ class Optimizer:
 
     def owned(self, by_name: Mapping[str, T]) -> dict[str, dict[str, T]]:
         """What is given by a parameter's name, by its owner."""
-        found: dict[str, dict[str, T]] = {}
+        owned: dict[str, dict[str, T]] = {}
         for name, value in by_name.items():
-            found.setdefault(self.owner(name), {})[name] = value
-        return found
+            owned.setdefault(self.owner(name), {})[name] = value
+        return owned
 
     def clipped(self, gradients: dict[str, Any], norm: Any) -> dict[str, Any]:
         """Gradients by name, scaled so that no norm exceeds `clip_norm`; `norm` is that of all together."""

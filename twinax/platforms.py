@@ -63,12 +63,12 @@ def torch_device(name: str) -> Any:
     if name == "auto":
         return torch.device(there[1] if there[1:] and there[1] != "mps" else "cpu")
     kind, index = split_device(name)
-    found = name if kind == "mps" or index is not None else f"{kind}:0" if kind == "cuda" else kind
-    if found not in there:
+    full_name = name if kind == "mps" or index is not None else f"{kind}:0" if kind == "cuda" else kind
+    if full_name not in there:
         raise TwinaxError(
             f"device={name}, but PyTorch {torch.__version__} has {', '.join(there)} here: {_why_not(kind)}"
         )
-    return torch.device(found)
+    return torch.device(full_name)
 
 
 def torch_devices() -> list[str]:
@@ -118,19 +118,19 @@ def jax_device(name: str) -> Any:
     import jax
 
     try:
-        found = jax.local_devices(backend=kind)
+        devices = jax.local_devices(backend=kind)
     except (RuntimeError, AssertionError) as error:
         has = ", ".join(dict.fromkeys([device.platform for device in everything] + ["cpu"]))
         asked = os.environ.get("JAX_PLATFORMS")
         hidden = f" under JAX_PLATFORMS={asked}" if asked else ""
         raise TwinaxError(f"device={name}, but JAX {jax.__version__} has {has} here{hidden}: {CUDA_FOR_JAX}") from error
-    if (index or 0) >= len(found):
+    if (index or 0) >= len(devices):
         more = f", on a CPU set JAX_NUM_CPU_DEVICES={(index or 0) + 1} before Python starts" if kind == "cpu" else ""
         raise TwinaxError(
-            f"device={name}, but JAX has {', '.join(f'{kind}:{k}' for k in range(len(found)))} here: name one of "
+            f"device={name}, but JAX has {', '.join(f'{kind}:{k}' for k in range(len(devices)))} here: name one of "
             f"those{more}"
         )
-    return found[index or 0]
+    return devices[index or 0]
 
 
 def find_devices() -> list[Any]:

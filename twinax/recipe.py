@@ -117,18 +117,18 @@ def named_modules(recipe: Any, key: str = "problem") -> dict[str, str]:
     >>> named_modules({"call": "mine.worlds:make", "with": {"id": "theirs:Maze-v0", "side": 3}})
     {'problem.call': 'mine.worlds', 'problem.with.id': 'theirs'}
     """
-    found: dict[str, str] = {}
+    modules: dict[str, str] = {}
     if isinstance(recipe, Mapping):
         for name, value in recipe.items():
-            found |= named_modules(value, f"{key}.{name}")
+            modules |= named_modules(value, f"{key}.{name}")
     elif isinstance(recipe, list):
         for value in recipe:
-            found |= named_modules(value, key)
+            modules |= named_modules(value, key)
     elif isinstance(recipe, str):
         module, colon, _ = recipe.partition(":")
         if colon and module and "/" not in module and not (is_code(recipe) and _is_ours(module)):
-            found[key] = module
-    return found
+            modules[key] = module
+    return modules
 
 
 def rebuild(recipe: Any) -> Any:
@@ -163,15 +163,15 @@ def rebuild(recipe: Any) -> Any:
 
 
 def _each(values: Mapping[str, Any]) -> dict[str, Any]:
-    found = {}
+    recipes = {}
     for name, value in values.items():
         try:
-            found[name] = recipe_of(value)
+            recipes[name] = recipe_of(value)
         except NoRecipe as error:
             said = str(error)
             # Of nested things only the innermost place is named.
             raise error if said.startswith("its ") else NoRecipe(f"its {name} {said}") from None
-    return found
+    return recipes
 
 
 def _name(target: Any) -> str:
@@ -188,10 +188,10 @@ def _name(target: Any) -> str:
 
 
 def _attribute(module: Any, name: str) -> Any:
-    found = module
+    attribute = module
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        attribute = getattr(attribute, part, None)
+    return attribute
 
 
 def _found(name: str) -> Any:

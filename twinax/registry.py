@@ -39,7 +39,7 @@ def import_code(name: str, kind: str) -> Any:
     if (package := module.partition(".")[0]) != __package__:
         imported_packages.add(package)
     try:
-        found = importlib.import_module(module)
+        code = importlib.import_module(module)
     except ModuleNotFoundError as error:
         missing = error.name or module
         if module == missing or module.startswith(f"{missing}."):
@@ -51,10 +51,10 @@ def import_code(name: str, kind: str) -> Any:
     except Exception as error:  # somebody's module may raise anything
         raise TwinaxError(f"{kind} '{name}': its module fails with {type(error).__name__}: {error}") from error
     for part in attribute.split(".") if attribute else ():
-        if not hasattr(found, part):
-            raise UnknownName(f"{kind} in {module}", attribute, _own_names(found))
-        found = getattr(found, part)
-    return found
+        if not hasattr(code, part):
+            raise UnknownName(f"{kind} in {module}", attribute, _own_names(code))
+        code = getattr(code, part)
+    return code
 
 
 def _own_names(place: Any) -> list[str]:
@@ -90,8 +90,8 @@ class Registry(Mapping[str, T]):
         """Names that installed packages add, to `package.module:Name`; none of them changes what one of ours means."""
         from importlib.metadata import entry_points
 
-        found = {entry.name: entry.value for entry in entry_points(group=self.group)}
-        return {name: value for name, value in found.items() if name not in self._entries and name not in self.aliases}
+        added = {entry.name: entry.value for entry in entry_points(group=self.group)}
+        return {name: value for name, value in added.items() if name not in self._entries and name not in self.aliases}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

@@ -147,7 +147,12 @@ class _Search:
     unexpected: list[str] = field(default_factory=list)
 
     def networks(
-        self, tree: Mapping[str, Any], found: Mapping[str, Any], there: str, modules: Mapping[str, str], strict: bool
+        self,
+        tree: Mapping[str, Any],
+        parameters: Mapping[str, Any],
+        there: str,
+        modules: Mapping[str, str],
+        strict: bool,
     ) -> list[str]:
         """Pair each network with the parameters of its name; gives the names that nobody asked for."""
         for name in modules:
@@ -157,47 +162,47 @@ class _Search:
         claimed = {*modules.values(), *tree, *(f"modules_{name}" for name in tree)}
         for name, network in tree.items():
             keys = (modules[name],) if name in modules else (name, f"modules_{name}")
-            key = next((k for k in keys if k in found), None)
+            key = next((k for k in keys if k in parameters), None)
             if key is None and (strict or name in modules):
-                raise UnknownName(f"Flax parameters for the network '{name}':", keys[-1], found)
+                raise UnknownName(f"Flax parameters for the network '{name}':", keys[-1], parameters)
             if key is None:
                 continue
             used.add(key)
             apart = f"{key}_encoder"  # an encoder of its own that stands beside the network, not in it
-            if apart in found and apart not in claimed and has_encoder(network):
+            if apart in parameters and apart not in claimed and has_encoder(network):
                 used.add(apart)
-                self.pair(network.encoder, found[apart], under(there, apart), dotted(name, "encoder"))
+                self.pair(network.encoder, parameters[apart], under(there, apart), dotted(name, "encoder"))
                 network, name = network.net, dotted(name, "net")
-            self.pair(network, found[key], under(there, key), name)
-        return sorted(under(there, key) for key in found if key not in used)
+            self.pair(network, parameters[key], under(there, key), name)
+        return sorted(under(there, key) for key in parameters if key not in used)
 
-    def pair(self, node: Any, found: Any, there: str, here: str = "", members: int = 0) -> None:
+    def pair(self, node: Any, parameters: Any, there: str, here: str = "", members: int = 0) -> None:
         """Find the arrays of a part of a network in a part of the Flax parameters."""
         if isinstance(node, Ensemble):
-            self.pair(node.members, found, there, dotted(here, "members"), members + 1)
+            self.pair(node.members, parameters, there, dotted(here, "members"), members + 1)
         elif is_array(node):
-            self.keep(node, *inside(found, there), here, as_it_is)
+            self.keep(node, *inside(parameters, there), here, as_it_is)
         elif is_packed(node):
-            self.packed(node, found, there, here)
+            self.packed(node, parameters, there, here)
         elif (layout := layout_of(node)) is not None:
-            self.layer(node, layout, *inside(found, there), here)
-        elif isinstance(found, Mapping) and (pairs := encoder_pairs(node, found, self.names)) is not None:
+            self.layer(node, layout, *inside(parameters, there), here)
+        elif isinstance(parameters, Mapping) and (pairs := encoder_pairs(node, parameters, self.names)) is not None:
             for (label, child), place, value in pairs:
                 self.pair(child, value, under(there, place), dotted(here, label), members)
-        elif isinstance(found, Mapping):
-            self.fields(parts_of(node, found), node, found, there, here, members)
+        elif isinstance(parameters, Mapping):
+            self.fields(parts_of(node, parameters), node, parameters, there, here, members)
         else:
             self.unexpected.append(there)
 
-    def layer(self, node: Any, layout: Layout, found: Any, there: str, here: str) -> None:
+    def layer(self, node: Any, layout: Layout, parameters: Any, there: str, here: str) -> None:
         """The arrays of a linear layer, a convolution or a norm."""
-        for key, value in found.items() if isinstance(found, Mapping) else [("", found)]:
+        for key, value in parameters.items() if isinstance(parameters, Mapping) else [("", parameters)]:
             ours, turn = layout.get(key, ("", as_it_is))
             self.keep(getattr(node, ours, None), value, under(there, key), dotted(here, ours), turn)
 
-    def packed(self, node: Any, found: Any, there: str, here: str) -> None:
+    def packed(self, node: Any, parameters: Any, there: str, here: str) -> None:
         """The arrays of attention, or of a recurrent network."""
-        arrays, left = pack(node, found, there, here)
+        arrays, left = pack(node, parameters, there, here)
         for one in arrays:
             if one.value.shape != tuple(one.leaf.shape):
                 raise TwinaxError(
@@ -221,16 +226,16 @@ class _Search:
         self.values[here] = turned
         self.matched.append(Match(here, there, shape, array.shape))
 
-    def fields(self, parts: Parts, node: Any, found: Mapping, there: str, here: str, members: int) -> None:
+    def fields(self, parts: Parts, node: Any, parameters: Mapping, there: str, here: str, members: int) -> None:
         """Pair the fields of a network with groups of Flax parameters; each group goes to one field."""
-        groups = grouped(found, self.names)
+        groups = grouped(parameters, self.names)
         chosen = self.by_name(parts, groups)
-        chosen |= by_type(parts, groups, chosen, found, members)
-        left = {key: found[key] for stem, keys in groups.items() if stem not in chosen.values() for key in keys}
+        chosen |= by_type(parts, groups, chosen, parameters, members)
+        left = {key: parameters[key] for stem, keys in groups.items() if stem not in chosen.values() for key in keys}
         for name, stem in chosen.items():
             for (label, child), key in zip(parts[name], groups[stem], strict=False):
-                self.pair(child, found[key], under(there, key), dotted(here, label), members)
-            left |= {key: found[key] for key in groups[stem][len(parts[name]) :]}
+                self.pair(child, parameters[key], under(there, key), dotted(here, label), members)
+            left |= {key: parameters[key] for key in groups[stem][len(parts[name]) :]}
         alone = [part for name in parts if name not in chosen for part in parts[name]]
         if left and len(alone) == 1 and not is_array(alone[0][1]) and layout_of(alone[0][1]) is None:
             # Wrapped here, but not there.

@@ -28,11 +28,11 @@ def has_encoder(node: Any) -> bool:
     return isinstance(node, Encoded)
 
 
-def encoder_pairs(node: Any, found: Mapping[str, Any], names: Names) -> Pairs | None:
+def encoder_pairs(node: Any, parameters: Mapping[str, Any], names: Names) -> Pairs | None:
     """What belongs together in a network with encoders; None for another one, or if its encoders have other names."""
     from twinax.offline.networks import Bilinear, Encoded, Metric
 
-    there = dict(found)
+    there = dict(parameters)
     inner = there.pop(WRAPPER, None)
     places = {key: (key, value) for key, value in there.items()}
     if isinstance(inner, Mapping):

@@ -89,9 +89,13 @@ def _axes(node: Any) -> int:
     return _layouts().get(type(node), (0, None))[0]
 
 
-def _flax_axes(found: Any) -> int:
+def _flax_axes(parameters: Any) -> int:
     """Axes of the weight of a Flax layer, 0 if this is none."""
-    weight = next((found[key] for key in WEIGHTS if key in found), None) if isinstance(found, Mapping) else None
+    weight = (
+        next((parameters[key] for key in WEIGHTS if key in parameters), None)
+        if isinstance(parameters, Mapping)
+        else None
+    )
     return 0 if weight is None or isinstance(weight, Mapping) else np.ndim(weight)
 
 
@@ -105,48 +109,48 @@ def dotted(here: str, name: str) -> str:
     return ".".join(part for part in (here, name) if part)
 
 
-def leaf_names(found: Any, there: str) -> Iterator[str]:
+def leaf_names(parameters: Any, there: str) -> Iterator[str]:
     """The names of all arrays in a part of the Flax parameters."""
-    if not isinstance(found, Mapping):
+    if not isinstance(parameters, Mapping):
         yield there
         return
-    for key, value in found.items():
+    for key, value in parameters.items():
         yield from leaf_names(value, under(there, key))
 
 
-def inside(found: Any, there: str) -> tuple[Any, str]:
+def inside(parameters: Any, there: str) -> tuple[Any, str]:
     """What dictionaries of one entry hold, up to the dictionary of a layer."""
-    while isinstance(found, Mapping) and len(found) == 1:
-        ((key, inner),) = found.items()
+    while isinstance(parameters, Mapping) and len(parameters) == 1:
+        ((key, inner),) = parameters.items()
         if not isinstance(inner, Mapping) and key in (*WEIGHTS, "bias"):
             break
-        found, there = inner, under(there, key)
-    return found, there
+        parameters, there = inner, under(there, key)
+    return parameters, there
 
 
-def grouped(found: Mapping[str, Any], names: Names) -> dict[str, list[str]]:
+def grouped(parameters: Mapping[str, Any], names: Names) -> dict[str, list[str]]:
     """Keys by what they are called without the number at their end, in the order of that number.
 
     Where `names` lists the keys of a field, these are a group with the name of that field, in the order of the list.
     """
     lists = {name: list(keys) for name, keys in names.items() if not isinstance(keys, str)}
-    listed = {name: keys for name, keys in lists.items() if keys and all(key in found for key in keys)}
+    listed = {name: keys for name, keys in lists.items() if keys and all(key in parameters for key in keys)}
     taken = {key for keys in listed.values() for key in keys}
     groups: dict[str, list[tuple[int, str]]] = {}
-    for key in found:
+    for key in parameters:
         stem, number = re.fullmatch(r"(.*?)(?:_(\d+))?", key, re.DOTALL).groups()  # type: ignore[union-attr]
         if key not in taken:
             groups.setdefault(stem, []).append((int(number or 0), key))
     return {stem: [key for _, key in sorted(keys)] for stem, keys in groups.items()} | listed
 
 
-def parts_of(node: Any, found: Mapping[str, Any] | None = None) -> Parts:
+def parts_of(node: Any, parameters: Mapping[str, Any] | None = None) -> Parts:
     """The fields of a network that hold arrays, each as a list of (name, part).
 
     PyTorch numbers the fields of a transformer's layer from 1, Flax its layers from 0: there they are lists of two,
     unless they have PyTorch's names.
     """
-    if isinstance(node, TransformerEncoderLayer) and not {"linear1", "norm1"} & set(found or {}):
+    if isinstance(node, TransformerEncoderLayer) and not {"linear1", "norm1"} & set(parameters or {}):
         pairs = {name: [(f"{name}{k}", getattr(node, f"{name}{k}")) for k in (1, 2)] for name in ("linear", "norm")}
         return {"self_attn": [("self_attn", node.self_attn)], **pairs}
     if dataclasses.is_dataclass(node):
@@ -165,7 +169,7 @@ def parts_of(node: Any, found: Mapping[str, Any] | None = None) -> Parts:
 
 
 def by_type(
-    parts: Parts, groups: Mapping[str, list[str]], chosen: Mapping[str, str], found: Mapping, members: int
+    parts: Parts, groups: Mapping[str, list[str]], chosen: Mapping[str, str], parameters: Mapping, members: int
 ) -> dict[str, str]:
     """Groups for fields that no name fits, where one field and one group of a type of layer are left."""
     ours: dict[int, list[str]] = {}
@@ -175,7 +179,7 @@ def by_type(
         if name not in chosen and len(kinds) == 1:
             ours.setdefault(kinds.pop(), []).append(name)
     for stem, keys in groups.items():
-        kinds = {_flax_axes(found[key]) - members for key in keys}
+        kinds = {_flax_axes(parameters[key]) - members for key in keys}
         if stem not in chosen.values() and len(kinds) == 1:
             theirs.setdefault(kinds.pop(), []).append(stem)
     pairs = [(names, theirs.get(kind, [])) for kind, names in ours.items() if kind > 0]

@@ -39,13 +39,13 @@ def is_packed(node: Any) -> bool:
     return isinstance(node, MultiheadAttention | GRUCell | LSTMCell | GRU | LSTM)
 
 
-def pack(node: Any, found: Any, there: str, here: str) -> tuple[list[Packed], list[str]]:
+def pack(node: Any, parameters: Any, there: str, here: str) -> tuple[list[Packed], list[str]]:
     """The arrays of such a layer, and the names of those there that have no place."""
     if isinstance(node, MultiheadAttention):
-        return _Parts(found, there).attention(node, here)
+        return _Parts(parameters, there).attention(node, here)
     if isinstance(node, GRUCell | LSTMCell):
-        return _Parts(*_inner(found, there, GATES[type(node)][0])).cell(node, here, "")
-    places = list(_cells(found, there, GATES[type(node).CELL][0]))
+        return _Parts(*_inner(parameters, there, GATES[type(node)][0])).cell(node, here, "")
+    places = list(_cells(parameters, there, GATES[type(node).CELL][0]))
     if len(places) != len(node.cells):
         raise TwinaxError(
             f"'{here or type(node).__name__}' has {len(node.cells)} layers, but '{there}' has the gates of "
@@ -62,12 +62,12 @@ def pack(node: Any, found: Any, there: str, here: str) -> tuple[list[Packed], li
 class _Parts:
     """The parts of a layer in Flax, each with a kernel and perhaps a bias; keeps count of what was taken."""
 
-    def __init__(self, found: Any, there: str):
-        self.found: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
+    def __init__(self, parameters: Any, there: str):
+        self.parameters: Mapping[str, Any] = parameters if isinstance(parameters, Mapping) else {}
         self.there, self.taken = there, set()
 
     def attention(self, node: MultiheadAttention, here: str) -> tuple[list[Packed], list[str]]:
-        kernel = np.shape(self.found.get("query", {}).get("kernel", ()))
+        kernel = np.shape(self.parameters.get("query", {}).get("kernel", ()))
         if len(kernel) == 3 and kernel[1] != node.heads:
             raise TwinaxError(
                 f"'{here or 'the attention'}' has {node.heads} heads, but '{under(self.there, 'query/kernel')}' of "
@@ -105,7 +105,7 @@ class _Parts:
         there = under(under(self.there, parts[0] if len(parts) == 1 else f"{{{','.join(parts)}}}"), array)
         values, shape = [], ()
         for part in parts:
-            value = self.found[part].get(array) if isinstance(self.found.get(part), Mapping) else None
+            value = self.parameters[part].get(array) if isinstance(self.parameters.get(part), Mapping) else None
             if value is None and not zeros:
                 return None
             if value is None:
@@ -124,11 +124,11 @@ class _Parts:
 
     def left(self) -> list[str]:
         """What was not taken."""
-        found = []
-        for part, arrays in self.found.items():
+        left = []
+        for part, arrays in self.parameters.items():
             names = arrays if isinstance(arrays, Mapping) else [""]
-            found += [under(under(self.there, part), name) for name in names if (part, name) not in self.taken]
-        return found
+            left += [under(under(self.there, part), name) for name in names if (part, name) not in self.taken]
+        return left
 
 
 def _by_heads(kernel: np.ndarray) -> np.ndarray:
@@ -141,20 +141,20 @@ def _from_heads(kernel: np.ndarray) -> np.ndarray:
     return kernel.reshape(-1, kernel.shape[-1]).T
 
 
-def _inner(found: Any, there: str, gates: tuple[str, ...]) -> tuple[Any, str]:
+def _inner(parameters: Any, there: str, gates: tuple[str, ...]) -> tuple[Any, str]:
     """What dictionaries of one entry hold, up to that of the gates."""
-    while isinstance(found, Mapping) and len(found) == 1 and not set(gates) & set(found):
-        ((key, found),) = found.items()
+    while isinstance(parameters, Mapping) and len(parameters) == 1 and not set(gates) & set(parameters):
+        ((key, parameters),) = parameters.items()
         there = under(there, key)
-    return found, there
+    return parameters, there
 
 
-def _cells(found: Any, there: str, gates: tuple[str, ...]) -> Iterator[tuple[Any, str]]:
+def _cells(parameters: Any, there: str, gates: tuple[str, ...]) -> Iterator[tuple[Any, str]]:
     """The cells of a recurrent network in the order of their numbers."""
-    found, there = _inner(found, there, gates)
-    if not isinstance(found, Mapping) or set(gates) & set(found):
-        yield found, there
+    parameters, there = _inner(parameters, there, gates)
+    if not isinstance(parameters, Mapping) or set(gates) & set(parameters):
+        yield parameters, there
         return
-    for keys in grouped(found, {}).values():
+    for keys in grouped(parameters, {}).values():
         for key in keys:
-            yield from _cells(found[key], under(there, key), gates)
+            yield from _cells(parameters[key], under(there, key), gates)

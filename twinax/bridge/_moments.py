@@ -62,9 +62,9 @@ def load_moments_into_torch(optimizer: Any, tree: Any, moments: Moments) -> None
         raise TwinaxError("the optimizer was made with amsgrad=True, whose third moment has no counterpart here")
     loaded = []
     for key, values in (("exp_avg", moments.first), ("exp_avg_sq", moments.second)):
-        found, leaves, _ = flatten(values)
-        if found != names:
-            raise TwinaxError(f"the moments are of {found[:5]}... but the parameters are {names[:5]}...")
+        moment_names, leaves, _ = flatten(values)
+        if moment_names != names:
+            raise TwinaxError(f"the moments are of {moment_names[:5]}... but the parameters are {names[:5]}...")
         for name, leaf, parameter in zip(names, leaves, parameters, strict=True):
             if tuple(leaf.shape) != tuple(parameter.shape):
                 raise TwinaxError(
@@ -146,8 +146,8 @@ def optax_from_moments(moments: Moments, like: Any) -> Any:
             return part._replace(count=count)
         return part
 
-    found = jtu.tree_leaves(like, is_leaf=_is_adam)
-    if not any(_is_adam(part) for part in found):
+    parts = jtu.tree_leaves(like, is_leaf=_is_adam)
+    if not any(_is_adam(part) for part in parts):
         raise TwinaxError("this Optax state holds no Adam moments (optax.ScaleByAdamState)")
     return jtu.tree_map(replace, like, is_leaf=lambda x: _is_adam(x) or isinstance(x, optax.ScaleByScheduleState))
 

@@ -37,20 +37,20 @@ def state_dict(tree: Any) -> dict[str, Any]:
     >>> list(state_dict({"layers": [{"weight": np.zeros((2, 3)), "bias": np.zeros(2)}]}))
     ['layers.0.bias', 'layers.0.weight']
     """
-    found: dict[str, Any] = {}
+    weights: dict[str, Any] = {}
     for name, leaf in named_leaves(tree).items():
         arrays = _module_arrays(name, leaf) if is_module(leaf) else {name: leaf} if _holds_array(name, leaf) else {}
         for one, array in arrays.items():
-            if one in found:
+            if one in weights:
                 raise TwinaxError(f"two leaves of the tree are called '{one}'; rename one of them")
-            found[one] = array
-    if not found:
+            weights[one] = array
+    if not weights:
         kind = f"{type(tree).__module__}.{type(tree).__qualname__}".removeprefix("builtins.")
         raise TwinaxError(
             f"the {kind} has no arrays, so it has no weights; pass a network, a tree of arrays, a torch.nn.Module or "
             "its state_dict()"
         )
-    return found
+    return weights
 
 
 def load_state_dict(tree: T, mapping: Any) -> T:
@@ -140,11 +140,11 @@ def _holds_array(name: str, leaf: Any) -> bool:
 
 def _module_arrays(name: str, module: Any) -> dict[str, Any]:
     """Parameters and buffers of a `torch.nn.Module`, below the module's own name in the tree."""
-    found = {f"{name}.{key}" if name else key: value for key, value in module.state_dict().items()}
-    for key, value in found.items():
+    arrays = {f"{name}.{key}" if name else key: value for key, value in module.state_dict().items()}
+    for key, value in arrays.items():
         if not is_array(value):
             raise unknown_leaf(key, value)
-    return found
+    return arrays
 
 
 def _filled_module(name: str, module: Any, filled: Mapping[str, Any]) -> Any:

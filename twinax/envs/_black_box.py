@@ -113,22 +113,22 @@ class BlackBox:
         """log R of NumPy objects in float64; only those are asked for that are not known, and each of them once."""
         keys = self._keys(objects)
         with self._lock:
-            found = {key: self._known[key] for key in set(keys) if key in self._known}
+            values = {key: self._known[key] for key in set(keys) if key in self._known}
             missing: dict[Any, int] = {}
             for row, key in enumerate(keys):
-                if key not in found:
+                if key not in values:
                     missing.setdefault(key, row)
-            for key in found:
+            for key in values:
                 self._known.move_to_end(key)
             asked, rows = list(missing), np.fromiter(missing.values(), np.int64, len(missing))
             for part in self._pieces(len(asked)):
                 answers = self._ask(env, pick(objects, rows[part])).tolist()
                 new = dict(zip(asked[part], answers, strict=True))
-                found |= new
+                values |= new
                 self._known.update(new if self.cache else ())
                 while len(self._known) > self.cache:
                     self._known.popitem(last=False)
-        return np.array([found[key] for key in keys], np.float64)
+        return np.array([values[key] for key in keys], np.float64)
 
     def _keys(self, objects: Any) -> list[Any]:
         leaves, structure = jtu.tree_flatten(objects)

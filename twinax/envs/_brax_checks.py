@@ -54,12 +54,12 @@ def _refuse_wrappers(label: str, env: Any) -> None:
     inside = env
     while inside is not None:
         names = {kind.__name__ for kind in type(inside).__mro__}
-        if found := names & {*BATCHED}:
-            raise TwinaxError(_one_only(label, f"it is wrapped in {min(found)}"))
-        if found := names & {*RESTARTED}:
+        if wrappers := names & {*BATCHED}:
+            raise TwinaxError(_one_only(label, f"it is wrapped in {min(wrappers)}"))
+        if wrappers := names & {*RESTARTED}:
             raise TwinaxError(
-                f"{label}: {min(found)} would hide time limits and last observations; who plays restarts a world here, "
-                "so give env.unwrapped and a time_limit"
+                f"{label}: {min(wrappers)} would hide time limits and last observations; who plays restarts a world "
+                "here, so give env.unwrapped and a time_limit"
             )
         inside = vars(inside).get("env")
 

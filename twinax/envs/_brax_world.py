@@ -56,7 +56,7 @@ class BraxWorld(Control):
         label = type(env).__name__ if self.env is not None else self.id
         shapes = check_brax_env(env)
         size = _row_size(label, shapes.obs, self.observation)
-        found = {
+        fields = {
             "env": env,
             "label": label,
             "_shapes": shapes,
@@ -64,7 +64,7 @@ class BraxWorld(Control):
             "_critic_size": _row_size(label, shapes.obs, self.critic) if self.critic else size,
             "actions": Box((-1.0,) * env.action_size, (1.0,) * env.action_size),
         }
-        for name, value in found.items():
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     @property

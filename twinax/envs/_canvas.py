@@ -87,10 +87,10 @@ def captioned(frames: np.ndarray, captions: Sequence[str], size: int = 13) -> np
     """Frames with a line of words below each, on white."""
     from PIL import Image, ImageDraw, ImageFont
 
-    font, found = ImageFont.load_default(size), []
+    font, images = ImageFont.load_default(size), []
     for frame, words in zip(frames, captions, strict=True):
         image = Image.new("RGB", (frame.shape[1], frame.shape[0] + 2 * size), "#ffffff")
         image.paste(Image.fromarray(frame), (0, 0))
         ImageDraw.Draw(image).text((8, frame.shape[0] + size // 2), words, fill="#333333", font=font)
-        found.append(np.asarray(image))
-    return np.stack(found)
+        images.append(np.asarray(image))
+    return np.stack(images)

@@ -42,13 +42,13 @@ def _check_source(name: str, state: Any) -> None:
         raise TwinaxError(f"a state of {name} has no leaf `done`; it must have one, of booleans")
     for leaf in jtu.tree_leaves(state):
         if not isinstance(leaf, np.ndarray) or leaf.shape[:1] != (3,):
-            found = f"an array of shape {leaf.shape}" if isinstance(leaf, np.ndarray) else type(leaf).__name__
-            raise TwinaxError(f"reset(3) of {name} gives {found} in its state; it must be NumPy arrays of 3 rows")
+            given = f"an array of shape {leaf.shape}" if isinstance(leaf, np.ndarray) else type(leaf).__name__
+            raise TwinaxError(f"reset(3) of {name} gives {given} in its state; it must be NumPy arrays of 3 rows")
         if leaf.dtype.kind not in "biuf" or leaf.dtype == np.float64:
             raise TwinaxError(
                 f"reset of {name} gives an array of {leaf.dtype}, which the frameworks do not hold alike; "
                 "use int32, bool or float32"
             )
     if state.done.dtype != bool or state.done.shape != (3,):
-        found = f"{state.done.dtype} of shape {state.done.shape}"
-        raise TwinaxError(f"`done` of reset(3) of {name} is {found}; it must be bool of shape (3,)")
+        given = f"{state.done.dtype} of shape {state.done.shape}"
+        raise TwinaxError(f"`done` of reset(3) of {name} is {given}; it must be bool of shape (3,)")

@@ -77,7 +77,7 @@ class GymnasiumWorld(Restarting):
             own = one.spec.max_episode_steps if one.spec is not None else None
         finally:
             one.close()
-        found = {
+        fields = {
             "label": label,
             "time_limit": self.time_limit or own or 0,
             "observation_size": size,
@@ -85,7 +85,7 @@ class GymnasiumWorld(Restarting):
             "_some": partial(Copies, label, make, self.processes, size, to_env),
             "_filmed": partial(Filmed, make=make, to_env=to_env),
         }
-        for name, value in found.items():
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     @property

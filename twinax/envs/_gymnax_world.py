@@ -72,7 +72,7 @@ class GymnaxWorld(Control):
         own, endless = 0, given
         if "max_steps_in_episode" in known:
             own, endless = int(given.max_steps_in_episode), given.replace(max_steps_in_episode=NEVER)
-        found = {
+        fields = {
             "env": env,
             "label": label,
             "time_limit": self.time_limit or own,
@@ -81,7 +81,7 @@ class GymnaxWorld(Control):
             "_given": given,
             "_endless": endless,
         }
-        for name, value in found.items():
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     @property

@@ -212,14 +212,14 @@ class Reference:
 
     def _moved(self, angle: str, speed: str) -> tuple[np.ndarray, np.ndarray]:
         """How far an angle has moved within `WINDOW`, and how far its speed says it has."""
-        found: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+        pieces: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
         for clip in self.clips():
             x, v = self._column(angle)[clip], self._column(speed)[clip]
             window = max(1, min(round(WINDOW * self.rate), len(x) - 1))
             path = np.concatenate([[0.0], np.cumsum(0.5 * (v[1:] + v[:-1]))]) / self.rate
-            found[0].append(x[window:] - x[:-window])
-            found[1].append(path[window:] - path[:-window])
-        moved, told = (np.concatenate(part) for part in found)
+            pieces[0].append(x[window:] - x[:-window])
+            pieces[1].append(path[window:] - path[:-window])
+        moved, told = (np.concatenate(part) for part in pieces)
         return moved, told
 
 
@@ -238,10 +238,10 @@ def _read(path: Path | str) -> dict[str, np.ndarray]:
             if file.read(2) != b"PK":
                 raise TwinaxError(f"{path} is not a file of reference motion: it is no npz; write it by Reference.save")
             file.seek(0)
-            with np.load(file, allow_pickle=False) as found:
-                if missing := [name for name in names if name not in found]:
+            with np.load(file, allow_pickle=False) as archive:
+                if missing := [name for name in names if name not in archive]:
                     raise TwinaxError(f"{path} is not a file of reference motion: it has no {', '.join(missing)}")
-                return {name: found[name] for name in names}
+                return {name: archive[name] for name in names}
     except OSError as error:
         raise TwinaxError(f"the reference motion {path} cannot be read: {error.strerror or error}") from error
     except (ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:

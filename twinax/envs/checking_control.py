@@ -95,8 +95,8 @@ def _check_moved(world: Control, before: Any, moved: Moved) -> None:
             )
 
 
-def _check_array(what: str, found: Any, shape: tuple[int, ...], kind: str) -> None:
-    array = np.asarray(found)
+def _check_array(what: str, value: Any, shape: tuple[int, ...], kind: str) -> None:
+    array = np.asarray(value)
     wanted = {"f": "floats", "b": "booleans"}[kind]
     if array.shape != shape or array.dtype.kind != kind:
         raise TwinaxError(

@@ -139,30 +139,30 @@ class PointMaze:
     def distances(self) -> Int[np.ndarray, "free free"]:
         """Cells from each free cell to each other, by breadth-first search; -1 where no way leads."""
         place = {tuple(cell): k for k, cell in enumerate(self.free.tolist())}
-        found = np.full((len(place), len(place)), -1, np.int32)
+        distances = np.full((len(place), len(place)), -1, np.int32)
         for (column, row), k in place.items():
-            found[k, k] = 0
+            distances[k, k] = 0
             queue = deque([(column, row)])
             while queue:
                 x, y = queue.popleft()
                 for dx, dy in DIRECTIONS:
                     there = place.get((x + dx, y + dy))
-                    if there is not None and found[k, there] < 0:
-                        found[k, there] = found[k, place[x, y]] + 1
+                    if there is not None and distances[k, there] < 0:
+                        distances[k, there] = distances[k, place[x, y]] + 1
                         queue.append((x + dx, y + dy))
-        return _constant(found)
+        return _constant(distances)
 
     @cached_property
     def way(self) -> Int[np.ndarray, "free free"]:
         """The free cell to go to next, from each free cell to each other."""
         place = {tuple(cell): k for k, cell in enumerate(self.free.tolist())}
-        found = np.repeat(np.arange(len(place), dtype=np.int32)[:, None], len(place), 1)
+        way = np.repeat(np.arange(len(place), dtype=np.int32)[:, None], len(place), 1)
         for (column, row), k in place.items():
             for dx, dy in DIRECTIONS:
                 there = place.get((column + dx, row + dy))
                 if there is not None:
-                    found[k] = np.where(self.distances[there] < self.distances[k], there, found[k])
-        return _constant(found)
+                    way[k] = np.where(self.distances[there] < self.distances[k], there, way[k])
+        return _constant(way)
 
     # The rules
 
@@ -239,14 +239,14 @@ class PointMaze:
 
     def require_free(self, place: Any) -> Float[np.ndarray, 2]:
         """The place as an array; an error unless it is (x, y) in a free cell."""
-        found = np.asarray(place, np.float32)
-        if found.shape != (2,) or not (0 <= found[0] < self.width and 0 <= found[1] < self.height):
+        point = np.asarray(place, np.float32)
+        if point.shape != (2,) or not (0 <= point[0] < self.width and 0 <= point[1] < self.height):
             raise TwinaxError(
-                f"the goal is {found.tolist()}; it must be (x, y) inside the maze of {self.width} x {self.height}"
+                f"the goal is {point.tolist()}; it must be (x, y) inside the maze of {self.width} x {self.height}"
             )
-        if self.solid[int(found[1]) * self.width + int(found[0])]:
-            raise TwinaxError(f"the goal is {found.tolist()}, which is in a wall of the maze")
-        return found
+        if self.solid[int(point[1]) * self.width + int(point[0])]:
+            raise TwinaxError(f"the goal is {point.tolist()}, which is in a wall of the maze")
+        return point
 
     def observe(self, state: MazeState) -> Float[Array, "worlds observation"]:
         """The position, and the velocity if there is inertia."""

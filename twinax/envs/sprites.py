@@ -25,13 +25,13 @@ def sprites() -> dict[str, UInt8[np.ndarray, "16 16 4"]]:
     >>> sprites()["gem"].shape
     (16, 16, 4)
     """
-    found = {name: _pixels(art) for name, art in _sprite_art.ART.items()}
+    pixels = {name: _pixels(art) for name, art in _sprite_art.ART.items()}
     for number, body in enumerate(_sprite_art.BODIES):
-        found[agent_name(number)] = _pixels(_sprite_art.AGENT, body)
-    found["zapped_agent"] = _pixels(_sprite_art.ZAPPED, _sprite_art.ZAPPED_BODY)
-    for sprite in found.values():
+        pixels[agent_name(number)] = _pixels(_sprite_art.AGENT, body)
+    pixels["zapped_agent"] = _pixels(_sprite_art.ZAPPED, _sprite_art.ZAPPED_BODY)
+    for sprite in pixels.values():
         sprite.flags.writeable = False
-    return found
+    return pixels
 
 
 def agent_name(number: int) -> str:

@@ -88,20 +88,20 @@ class Judging:
 
         fresh = forward_rollout(env, logits, draws["action"], draws["explore"])
         scores = estimates(fresh)
-        found = {"elbo": objectives.log_z_estimates(scores), "modes": state.carry.modes, "fresh": fresh.last}
-        found["log_z"] = self.problem.objective.log_z(scores)
-        found |= {"objects": state.carry.objects, "added": state.carry.added}
+        measured = {"elbo": objectives.log_z_estimates(scores), "modes": state.carry.modes, "fresh": fresh.last}
+        measured["log_z"] = self.problem.objective.log_z(scores)
+        measured |= {"objects": state.carry.objects, "added": state.carry.added}
         if tables:
             last = tables["cumulative"].shape[0] - 1
             index = ops.clip(ops.searchsorted(tables["cumulative"], ops.cast(draws["target"], "float32")), 0, last)
             objects = tree.map_leaves(lambda x: ops.take(x, ops.cast(index, "int32")), tables["objects"])
-            found["eubo"] = objectives.log_z_estimates(estimates(self._undo(networks, objects, draws["undo"])))
+            measured["eubo"] = objectives.log_z_estimates(estimates(self._undo(networks, objects, draws["undo"])))
 
             def probabilities(states):
                 return ops.softmax(logits(env.observe(states)), env.forward_mask(states))
 
-            found["probabilities"] = ops.map_rows(probabilities, tables["states"], TILE)
-        return found
+            measured["probabilities"] = ops.map_rows(probabilities, tables["states"], TILE)
+        return measured
 
     def _undo(self, networks: Networks, objects: Any, uniform: Any) -> Trajectories:
         env, kind = self.problem.env, self.problem.policy.backward

@@ -111,14 +111,14 @@ def indices_of(graph: Enumeration, objects: Any) -> np.ndarray:
     keys = keys_of(np.concatenate([table, rows]))
     keys, wanted = keys[: len(table)], keys[len(table) :]
     order = np.argsort(keys)
-    found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(order) - 1)]
-    if (lost := np.flatnonzero(keys[found] != wanted)).size:
+    indices = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(order) - 1)]
+    if (lost := np.flatnonzero(keys[indices] != wanted)).size:
         raise TwinaxError(
             f"the finished state {show(objects, int(lost[0]))} is none of the {len(table)} states that the same rules "
             "reach in NumPy; a state must be equal to the bit in every framework, so keep whole numbers in it, or set "
             "metrics.exact_limit=0 to do without exact metrics"
         )
-    return found
+    return indices
 
 
 def sampled_distribution(graph: Enumeration, objects: Any) -> np.ndarray:

@@ -164,9 +164,9 @@ def make_headed(
         for (head, shape), size in zip(shapes.items(), sizes, strict=True):
             given = getattr(out, head)
             if size and (given is None or tuple(given.shape) != shape):
-                found = "nothing" if given is None else f"shape {tuple(given.shape)}"
+                answer = "nothing" if given is None else f"shape {tuple(given.shape)}"
                 raise TwinaxError(
-                    f"the network {factory_name(network)} gives {found} for {head} of one state; it must be {shape}"
+                    f"the network {factory_name(network)} gives {answer} for {head} of one state; it must be {shape}"
                 )
     return Headed(made, sizes)
 

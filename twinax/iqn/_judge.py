@@ -38,7 +38,7 @@ class Judging:
 
     def measure(self, state: State, draws, tables) -> Metrics:
         some = next(iter(draws.values()))
-        found = {}
+        measured = {}
         ways = {"greedy": 0.0, "epsilon": self.problem.evaluation_epsilon, "random": 1.0}
         for way, chance in ways.items():
             history = {}
@@ -49,10 +49,10 @@ class Judging:
             epoch = self.problem.play(
                 state.networks, history, draws, epsilon, pictures=self.problem.film and way == "greedy"
             )
-            found[way] = ops.sum(epoch.rewards, 0)
+            measured[way] = ops.sum(epoch.rewards, 0)
             if epoch.pictures is not None:
-                found["pictures"] = epoch.pictures
-        return found
+                measured["pictures"] = epoch.pictures
+        return measured
 
     def summarise(self, measured: Mapping[str, Any]) -> Metrics:
         metrics, world = {}, self.problem.world

@@ -118,21 +118,21 @@ class Agents(Problem):
     # Draws: one flat set of names, taken apart again where they are used
 
     def draws(self) -> Mapping[str, Draw]:
-        found = self.play_draws(self.worlds)
+        draws = self.play_draws(self.worlds)
         for name, group in self.learners.items():
             network = shapes_of(lambda rng, group=group: group.init(rng, self.world))
             train = group.train_draws(network, self.worlds, self.train_steps)
-            found |= {f"train/{name}/{key}": draw for key, draw in train.items()}
-        return found
+            draws |= {f"train/{name}/{key}": draw for key, draw in train.items()}
+        return draws
 
     def play_draws(self, worlds: int) -> dict[str, Draw]:
         """The random arrays of one epoch in so many worlds."""
-        found = {f"reset/{key}": draw for key, draw in self.world.reset_draws(worlds).items()}
+        draws = {f"reset/{key}": draw for key, draw in self.world.reset_draws(worlds).items()}
         for key, draw in self.world.turn_draws(worlds).items():
-            found[f"turn/{key}"] = dataclasses.replace(draw, shape=(self.world.turns, *draw.shape))
+            draws[f"turn/{key}"] = dataclasses.replace(draw, shape=(self.world.turns, *draw.shape))
         for name, group in self.groups.items():
-            found |= {f"turn/{name}/{key}": draw for key, draw in group.act_draws(self.world, worlds).items()}
-        return found
+            draws |= {f"turn/{name}/{key}": draw for key, draw in group.act_draws(self.world, worlds).items()}
+        return draws
 
     def inputs(self) -> Inputs:
         return Inputs(

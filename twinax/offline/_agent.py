@@ -233,8 +233,8 @@ class Agent(ABC):
         network = networks[self.valued_by]
         if self.valued_by == "critic":
             return ops.min(network(observations, self.act(networks, observations, given, noise, 0.0)), 0)
-        found = network(observations, given)
-        return ops.mean(found, 0) if found.ndim == 2 else found
+        values = network(observations, given)
+        return ops.mean(values, 0) if values.ndim == 2 else values
 
     # A latent that stands for a task
 

@@ -28,12 +28,12 @@ def row_count(array: Any) -> int:
 
 def column(fields: dict[str, np.ndarray], name: str, path: Path) -> np.ndarray:
     """One number for each row, whether stored as (rows,) or as (rows, 1)."""
-    found = fields[name]
-    if found.shape not in ((len(found),), (len(found), 1)) or found.dtype.kind not in "fiub":
+    array = fields[name]
+    if array.shape not in ((len(array),), (len(array), 1)) or array.dtype.kind not in "fiub":
         raise TwinaxError(
-            f"{path}: {name} has shape {found.shape} of {found.dtype}; it must be one number for each row"
+            f"{path}: {name} has shape {array.shape} of {array.dtype}; it must be one number for each row"
         )
-    return found.reshape(-1)
+    return array.reshape(-1)
 
 
 def regular_rows(one: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -271,10 +271,10 @@ class Dataset:
     def placed(self) -> Dataset:
         """With mapped arrays where JAX can use them without a copy in memory; see `twinax.memory.ALIGNMENT`."""
         names = ("observations", "next_observations", "actions")
-        found = {name: aligned(value) for name in names if (value := getattr(self, name)) is not None}
-        if all(getattr(self, name) is value for name, value in found.items()):
+        arrays = {name: aligned(value) for name in names if (value := getattr(self, name)) is not None}
+        if all(getattr(self, name) is value for name, value in arrays.items()):
             return self
-        return dataclasses.replace(self, **found)
+        return dataclasses.replace(self, **arrays)
 
     @property
     def mapped(self) -> bool:
@@ -294,44 +294,45 @@ class Dataset:
     def _array(self, name: str, value: Any) -> np.ndarray:
         if value is None:
             raise self.error(f"{name} is missing")
-        found = value if isinstance(value, np.ndarray) else _as_array(name, value, self.source)
-        if found.dtype.kind not in "fiub":
-            raise self.error(f"{name} has dtype {found.dtype}; it must hold numbers")
-        return found
+        array = value if isinstance(value, np.ndarray) else _as_array(name, value, self.source)
+        if array.dtype.kind not in "fiub":
+            raise self.error(f"{name} has dtype {array.dtype}; it must hold numbers")
+        return array
 
     def _states(self, name: str, value: Any) -> np.ndarray:
-        found = self._array(name, value)
-        if found.ndim < 2:
-            raise self.error(f"{name} has shape {found.shape}; it must be (rows, width) or (rows, height, ...)")
-        if len(found) and not found.size:
-            raise self.error(f"{name} has shape {found.shape}, so its rows are empty")
-        if found.dtype not in (np.uint8, np.float32):
-            found = in_blocks(found, np.float32, _narrow, "float32") if is_mapped(found) else _narrow(found)
-        if found.dtype == np.float32 and _finite.get(id(found)) is not found:
-            for block in row_blocks(found):
-                part = np.asarray(found[block])
+        states = self._array(name, value)
+        if states.ndim < 2:
+            raise self.error(f"{name} has shape {states.shape}; it must be (rows, width) or (rows, height, ...)")
+        if len(states) and not states.size:
+            raise self.error(f"{name} has shape {states.shape}, so its rows are empty")
+        if states.dtype not in (np.uint8, np.float32):
+            states = in_blocks(states, np.float32, _narrow, "float32") if is_mapped(states) else _narrow(states)
+        if states.dtype == np.float32 and _finite.get(id(states)) is not states:
+            for block in row_blocks(states):
+                part = np.asarray(states[block])
                 good = np.isfinite(part).reshape(len(part), -1).all(1)
                 if not good.all():
                     row = int(np.flatnonzero(~good)[0])
                     bad = part[row][~np.isfinite(part[row])].flat[0]
                     raise self.error(f"{name} is {bad} at row {block.start + row}; it must be finite")
-            if is_mapped(found):
-                _finite[id(found)] = found
-        return found
+            if is_mapped(states):
+                _finite[id(states)] = states
+        return states
 
     def _actions(self, rows: int) -> np.ndarray:
-        found = self._array("actions", self.actions)
-        if len(found) != rows if found.ndim else True:
-            raise self.error(f"actions has shape {found.shape}, but observations has {rows} rows")
-        if found.dtype.kind in "iu" and found.ndim == 1:
-            if (found < 0).any():
-                raise self.error(f"actions is {found.min()} at row {found.argmin()}; a discrete action is 0 or more")
-            return found.astype(np.int32)
-        if found.ndim != 2 or not found.size:
-            raise self.error(f"actions has shape {found.shape}; it must be (rows, width), or (rows,) of integers")
-        settled = found.dtype == np.float32 and is_mapped(found)  # then it is copied only if something must change
-        for block in row_blocks(found):
-            part = _narrow(found[block])
+        actions = self._array("actions", self.actions)
+        if len(actions) != rows if actions.ndim else True:
+            raise self.error(f"actions has shape {actions.shape}, but observations has {rows} rows")
+        if actions.dtype.kind in "iu" and actions.ndim == 1:
+            if (actions < 0).any():
+                least, row = actions.min(), actions.argmin()
+                raise self.error(f"actions is {least} at row {row}; a discrete action is 0 or more")
+            return actions.astype(np.int32)
+        if actions.ndim != 2 or not actions.size:
+            raise self.error(f"actions has shape {actions.shape}; it must be (rows, width), or (rows,) of integers")
+        settled = actions.dtype == np.float32 and is_mapped(actions)  # then it is copied only if something must change
+        for block in row_blocks(actions):
+            part = _narrow(actions[block])
             inside = (np.abs(part) <= 1 + OUTSIDE).all(1)  # nan is not
             if not inside.all():
                 row = int(np.flatnonzero(~inside)[0])
@@ -343,27 +344,27 @@ class Dataset:
                     "and high (in a run data.low and data.high), and it is scaled"
                 )
             settled = settled and bool((np.abs(part) <= np.float32(LARGEST_ACTION)).all())
-        return found if settled else in_blocks(found, np.float32, _clipped, ("clipped", LARGEST_ACTION))
+        return actions if settled else in_blocks(actions, np.float32, _clipped, ("clipped", LARGEST_ACTION))
 
     def _column(self, name: str, value: Any, rows: int) -> np.ndarray:
-        found = self._array(name, value)
-        if found.shape == (rows, 1):
-            found = found[:, 0]
-        if found.shape != (rows,):
-            raise self.error(f"{name} has shape {found.shape}, but observations has {rows} rows")
-        return found
+        column = self._array(name, value)
+        if column.shape == (rows, 1):
+            column = column[:, 0]
+        if column.shape != (rows,):
+            raise self.error(f"{name} has shape {column.shape}, but observations has {rows} rows")
+        return column
 
     def _numbers(self, name: str, value: Any, rows: int) -> np.ndarray:
-        found = _narrow(self._column(name, value, rows))
-        if len(wrong := np.flatnonzero(~np.isfinite(found))):
-            raise self.error(f"{name} is {found[wrong[0]]} at row {wrong[0]}; it must be finite")
-        return found
+        numbers = _narrow(self._column(name, value, rows))
+        if len(wrong := np.flatnonzero(~np.isfinite(numbers))):
+            raise self.error(f"{name} is {numbers[wrong[0]]} at row {wrong[0]}; it must be finite")
+        return numbers
 
     def _flags(self, name: str, value: Any, rows: int) -> np.ndarray:
-        found = self._column(name, value, rows)
-        if len(wrong := np.flatnonzero((found != 0) & (found != 1))):
-            raise self.error(f"{name} is {found[wrong[0]]} at row {wrong[0]}; it must be 0 or 1")
-        return found.astype(bool)
+        flags = self._column(name, value, rows)
+        if len(wrong := np.flatnonzero((flags != 0) & (flags != 1))):
+            raise self.error(f"{name} is {flags[wrong[0]]} at row {wrong[0]}; it must be 0 or 1")
+        return flags.astype(bool)
 
     def _compact_terminals(self) -> np.ndarray:
         finals = self.terminals & ~self.valids
@@ -408,9 +409,9 @@ def from_arrays(
         actions = scaled_actions(actions, low, high, source)
         box = tuple(np.broadcast_to(np.asarray(side, np.float32), actions.shape[1:]) for side in (low, high))
     known = {"terminals": None, **known, "actions": actions}
-    found = Dataset(**known, reward_on_next=reward_on_next, source=source, box=box)
+    dataset = Dataset(**known, reward_on_next=reward_on_next, source=source, box=box)
     say_unused(source, set(fields) - {*FIELDS, *OVER, *CUT})
-    return found
+    return dataset
 
 
 def scaled_actions(actions: np.ndarray, low: Any, high: Any, source: str = "") -> np.ndarray:
@@ -448,15 +449,15 @@ def scaled_actions(actions: np.ndarray, low: Any, high: Any, source: str = "") -
 def _side(name: str, value: Any, actions: np.ndarray, begin: str) -> np.ndarray:
     """One side of a box: a number, or one for each entry of an action."""
     try:
-        found = np.asarray(value, np.float64)
+        side = np.asarray(value, np.float64)
     except (TypeError, ValueError):
         raise TwinaxError(f"{begin}{name} is {value!r}; it must be a number, or a list of them") from None
-    if found.shape not in ((), actions.shape[1:]):
+    if side.shape not in ((), actions.shape[1:]):
         raise TwinaxError(
-            f"{begin}{name} has shape {found.shape}, but actions has rows of shape {actions.shape[1:]}; give one "
+            f"{begin}{name} has shape {side.shape}, but actions has rows of shape {actions.shape[1:]}; give one "
             "number, or one for each entry"
         )
-    return found
+    return side
 
 
 def _as_array(name: str, value: Any, source: str) -> np.ndarray:
@@ -477,8 +478,8 @@ def _clipped(x: np.ndarray) -> np.ndarray:
 
 
 def _limits(parts: Iterator[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    found = [(x.min(0), x.max(0)) for x in parts if len(x)]
-    return np.min([low for low, _ in found], 0), np.max([high for _, high in found], 0)
+    limits = [(x.min(0), x.max(0)) for x in parts if len(x)]
+    return np.min([low for low, _ in limits], 0), np.max([high for _, high in limits], 0)
 
 
 def _kept(x: np.ndarray) -> np.ndarray:

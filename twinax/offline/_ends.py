@@ -30,23 +30,23 @@ def dataset_ends(fields: Mapping[str, Any], rows: int, source: str = "") -> dict
     if over is None:
         raise missing_ends(fields, source)
     cut = flags_of(fields, CUT, rows, source)
-    found = {"terminals": over if cut is None else over | cut}
+    columns = {"terminals": over if cut is None else over | cut}
     # Terminals beyond which a trajectory goes on are the world's ends, whatever else they are called. But in a dataset
     # of this project they are all ends; its truncations are among them, and its compact layout has rows without a step.
     apart = {"timeouts", "terminations"} & set(fields) or (cut is not None and bool((cut & ~over).any()))
     worldly = "valids" not in fields and bool(apart)
     if "masks" in fields:
-        found["masks"] = fields["masks"]
+        columns["masks"] = fields["masks"]
     elif worldly:
-        found["masks"] = ~over
+        columns["masks"] = ~over
     if cut is not None:
-        found["truncations"] = cut & ~over if worldly else cut
-    return found
+        columns["truncations"] = cut & ~over if worldly else cut
+    return columns
 
 
 def flags_of(fields: Mapping[str, Any], names: tuple[str, ...], rows: int, source: str = "") -> np.ndarray | None:
     """Rows at which any of these columns is 1; None if there is none of them."""
-    begin, found = f"{source}: " if source else "", None
+    begin, flags = f"{source}: " if source else "", None
     for name in names:
         if name not in fields:
             continue
@@ -58,8 +58,8 @@ def flags_of(fields: Mapping[str, Any], names: tuple[str, ...], rows: int, sourc
             raise TwinaxError(f"{begin}{name} has shape {one.shape}, but observations has {rows} rows")
         if len(wrong := np.flatnonzero((one != 0) & (one != 1))):
             raise TwinaxError(f"{begin}{name} is {one[wrong[0]]} at row {wrong[0]}; it must be 0 or 1")
-        found = one.astype(bool) if found is None else found | one.astype(bool)
-    return found
+        flags = one.astype(bool) if flags is None else flags | one.astype(bool)
+    return flags
 
 
 def missing_ends(fields: Collection[str], source: str = "") -> TwinaxError:

@@ -74,24 +74,24 @@ def _normaliser(problem: Offline) -> list[Step]:
 
 def _link(link: Link, seen: tuple[str, int], before: tuple[str, int] | None) -> tuple[list[Step], int]:
     """The steps of a link and the width of its answer; `seen` and `before` are names of steps with their widths."""
-    name, network, told, found = link.name, link.network, link.told, []
+    name, network, told, steps = link.name, link.network, link.told, []
     source, width = seen if before is None or link.sees else before
     if isinstance(network, Encoded):
-        found = encoder_steps(f"{name}.encoder", network.encoder)
-        found[0] = dataclasses.replace(found[0], reads=(source,))
-        source, width = found[-1].name, network.encoder.width
+        steps = encoder_steps(f"{name}.encoder", network.encoder)
+        steps[0] = dataclasses.replace(steps[0], reads=(source,))
+        source, width = steps[-1].name, network.encoder.width
         if told is not None and network.goal_encoder is not None:
             told = network.goal_encoder(told[None])[0]
         name, network = f"{name}.net", network.net
     if link.sees and before is not None:
-        found.append(Step("concat", f"{link.name}.inputs", reads=(source, before[0])))
-        source, width = found[-1].name, width + before[1]
+        steps.append(Step("concat", f"{link.name}.inputs", reads=(source, before[0])))
+        source, width = steps[-1].name, width + before[1]
     body = _network(name, network, width, told)
-    found += [dataclasses.replace(body[0], reads=(source,)), *body[1:]]
+    steps += [dataclasses.replace(body[0], reads=(source,)), *body[1:]]
     outputs = _outputs(network)
     if link.on_sphere:
-        found.append(Step("sphere", f"{link.name}.sphere", options={"least": link.on_sphere, "width": outputs}))
-    return found, outputs
+        steps.append(Step("sphere", f"{link.name}.sphere", options={"least": link.on_sphere, "width": outputs}))
+    return steps, outputs
 
 
 def _outputs(network: Any) -> int:

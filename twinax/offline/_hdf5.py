@@ -40,31 +40,31 @@ def opened_hdf5(path: Path) -> Iterator[Any]:
 
 
 def hdf5_dataset(group: Any, name: str, path: Path) -> Any:
-    found = group[name]
-    if hasattr(found, "keys"):
+    array = group[name]
+    if hasattr(array, "keys"):
         raise TwinaxError(f"{path}: '{name}' is a group of arrays, where an array was expected")
-    return found
+    return array
 
 
 def hdf5_array(group: Any, name: str, path: Path) -> np.ndarray:
     return np.asarray(hdf5_dataset(group, name, path)[()])
 
 
-def on_disk(found: Any, path: Path) -> Any:
+def on_disk(array: Any, path: Path) -> Any:
     """An array of a file, mapped if it lies there in one piece; otherwise it can be read block by block."""
-    whole = found.id.get_storage_size() == found.size * found.dtype.itemsize > 0
-    if found.chunks is None and whole and not (found.is_virtual or found.external):
-        if (offset := found.id.get_offset()) is not None:
-            return np.memmap(path, found.dtype, "r", offset, found.shape)
-    return found
+    whole = array.id.get_storage_size() == array.size * array.dtype.itemsize > 0
+    if array.chunks is None and whole and not (array.is_virtual or array.external):
+        if (offset := array.id.get_offset()) is not None:
+            return np.memmap(path, array.dtype, "r", offset, array.shape)
+    return array
 
 
 def hdf5_names(file: Any) -> list[str]:
     """All arrays of a file or a group; those of a group inside of it as group/array."""
     names: list[str] = []
 
-    def add(name: str, found: Any) -> None:
-        if not hasattr(found, "keys"):
+    def add(name: str, member: Any) -> None:
+        if not hasattr(member, "keys"):
             names.append(name)
 
     file.visititems(add)
@@ -74,8 +74,8 @@ def hdf5_names(file: Any) -> list[str]:
 def hdf5_size(path: Path) -> int:
     """Bytes of all arrays of a file, or of the file in a directory of Minari."""
     with opened_hdf5(_minari_path(path) if path.is_dir() else path) as file:
-        found = (file[name] for name in hdf5_names(file))
-        return sum(int(one.size or 0) * one.dtype.itemsize for one in found)
+        arrays = (file[name] for name in hdf5_names(file))
+        return sum(int(one.size or 0) * one.dtype.itemsize for one in arrays)
 
 
 # Minari

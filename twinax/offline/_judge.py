@@ -36,7 +36,7 @@ class Judging:
     problem: Offline
 
     def draws(self) -> Mapping[str, Draw]:
-        found = (
+        draws = (
             {}
             if self.problem.task is None
             else {f"task/{name}": draw for name, draw in self.problem.task.draws().items()}
@@ -44,29 +44,29 @@ class Judging:
         if self.problem.validation is not None:
             for phase in self.problem.phases:
                 own = self.problem.phase_draws(phase, self.problem.validation.size)
-                found |= {f"validation/{phase}/{name}": draw for name, draw in own.items()}
-        return found
+                draws |= {f"validation/{phase}/{name}": draw for name, draw in own.items()}
+        return draws
 
     def tables(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        tables: dict[str, Any] = {}
         if self.problem.latent and "finetune" in self.problem.phases:
-            found["labelled"] = self.problem.datasets["finetune"].arrays()
+            tables["labelled"] = self.problem.datasets["finetune"].arrays()
         if self.problem.validation is not None:
-            found["validation"] = self.problem.with_range(self.problem.validation)
-        return found
+            tables["validation"] = self.problem.with_range(self.problem.validation)
+        return tables
 
     def measure(self, state: State, draws, tables) -> Metrics:
-        networks, found = frozen(state.networks), {}
+        networks, measured = frozen(state.networks), {}
         if self.problem.task is not None:
             given = self.given(state, networks, tables)
             if self.problem.task.compiled:
-                found |= self.problem.task.rollout(self.acting(networks, given), below(draws, "task"))
-                found |= self._values(state, networks, given)
+                measured |= self.problem.task.rollout(self.acting(networks, given), below(draws, "task"))
+                measured |= self._values(state, networks, given)
             else:
-                found |= {"networks": networks, **({} if given is None else {"given": given})}
+                measured |= {"networks": networks, **({} if given is None else {"given": given})}
         if self.problem.validation is not None:
-            found |= self._validated(state, networks, below(draws, "validation"), tables["validation"])
-        return found
+            measured |= self._validated(state, networks, below(draws, "validation"), tables["validation"])
+        return measured
 
     def _validated(self, state: State, networks: Any, draws, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """The terms of the losses on validation data, by phase, and the number of the phase that the state is in: only
@@ -86,8 +86,8 @@ class Judging:
         if len(self.problem.phases) == 1:
             return {"validation": terms(self.problem.phases[0]), "validation_phase": nothing}
         later = ops.cast(state.step, "int32") > self.problem.pretrain_steps
-        found = ops.cond(later, lambda: terms("finetune"), lambda: terms("pretrain"))
-        return {"validation": found, "validation_phase": ops.cast(later, nothing)}
+        terms_by_phase = ops.cond(later, lambda: terms("finetune"), lambda: terms("pretrain"))
+        return {"validation": terms_by_phase, "validation_phase": ops.cast(later, nothing)}
 
     def given(self, state: State, networks: Any, tables: Mapping[str, Any], goal: Any = None) -> Any:
         """What the actor is told: the task's latent, inferred anew while pretraining (zero-shot), or a goal, by default
@@ -136,26 +136,26 @@ class Judging:
             return {}
         leaf = _leaf(networks)
         places = ops.cast(ops.like(places, leaf), leaf)
-        found = self.problem.agent.values(networks, *self._seen(networks, places, given))
+        values = self.problem.agent.values(networks, *self._seen(networks, places, given))
         if self.problem.agent.valued_by in self.problem.agent.trained["pretrain"]:
-            return {"values": found}
+            return {"values": values}
         return {
-            "values": ops.where(ops.cast(state.step, "int32") > self.problem.pretrain_steps, found, found * math.nan)
+            "values": ops.where(ops.cast(state.step, "int32") > self.problem.pretrain_steps, values, values * math.nan)
         }
 
     def summarise(self, measured: Mapping[str, Any]) -> Metrics:
-        found: Metrics = {}
+        metrics: Metrics = {}
         if "validation" in measured:
             phase = self.problem.phases[int(measured["validation_phase"])]
-            found = {f"validation.{name}": float(x) for name, x in measured["validation"][phase].items()}
+            metrics = {f"validation.{name}": float(x) for name, x in measured["validation"][phase].items()}
         if self.problem.task is None:
-            return found
+            return metrics
         if not self.problem.task.compiled:
             measured = self.problem.task.play(
                 self.acting(measured["networks"], measured.get("given")), self.problem.box
             )
         pictures = {f"picture/{name}": array for name, array in self.problem.task.pictures(measured).items()}
-        return {**judged(measured), **found, **pictures}
+        return {**judged(measured), **metrics, **pictures}
 
 
 def _leaf(networks: Any) -> Any:

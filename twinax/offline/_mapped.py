@@ -72,7 +72,7 @@ class Origin:
     @classmethod
     def of_files(cls, path: Path, files: Iterable[Path] | None = None) -> Origin:
         """A file, or a directory and those of its files that matter."""
-        facts = [(file.name, (found := file.stat()).st_size, found.st_mtime_ns) for file in files or [path]]
+        facts = [(file.name, (status := file.stat()).st_size, status.st_mtime_ns) for file in files or [path]]
         return cls(path if path.name.strip(".") else path.resolve(), _digest(facts))  # "." has no name to add to
 
     @classmethod

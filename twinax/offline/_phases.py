@@ -130,14 +130,14 @@ class Phases:
 
     def arrays(self) -> dict[str, Any]:
         """What steps read of the data, by phase."""
-        found: dict[str, Any] = {}
+        by_phase: dict[str, Any] = {}
         for phase in self.phases:
             arrays = self.with_range(self.datasets[phase])
             # What both phases share is held once.
-            found[phase] = {
-                name: value for name, value in arrays.items() if value is not found.get("pretrain", {}).get(name)
+            by_phase[phase] = {
+                name: value for name, value in arrays.items() if value is not by_phase.get("pretrain", {}).get(name)
             }
-        return found
+        return by_phase
 
     def with_range(self, dataset: Dataset) -> dict[str, np.ndarray]:
         """Its arrays, with the range of observations for agents that need it."""
@@ -154,11 +154,11 @@ class Phases:
         return {**shared, **data[phase]}
 
     def draws(self) -> Mapping[str, Draw]:
-        found = {}
+        draws = {}
         for phase in self.phases:
             own = self.phase_draws(phase, self.datasets[phase].size)
-            found |= {f"{phase}/{name}": draw for name, draw in own.items()}
-        return found
+            draws |= {f"{phase}/{name}": draw for name, draw in own.items()}
+        return draws
 
     def phase_draws(self, phase: str, size: int) -> dict[str, Draw]:
         """The random arrays of one update in data of this size."""

@@ -269,7 +269,7 @@ def problem(
         pretrain_steps = int(pretrained.step)
     if pretraining is not None and not agent.faithful:
         pretraining = pretraining.reward_free()
-    found = {"pretrain": pretraining, "finetune": finetuning}
+    datasets = {"pretrain": pretraining, "finetune": finetuning}
     needs_goals = "goals" in agent.needs
     if needs_goals and goals is None:
         if not 0 < agent.discount < 1:
@@ -280,7 +280,7 @@ def problem(
         goals = dataclasses.replace(goal_preset(agent.name), gamma=agent.discount)
     return Offline(
         agent=agent,
-        datasets={phase: data for phase, data in found.items() if data is not None},
+        datasets={phase: data for phase, data in datasets.items() if data is not None},
         optimizer=optimizer or Optimizer(learning_rate=3e-4),
         pretrain_steps=pretrain_steps,
         batch=BatchOptions(

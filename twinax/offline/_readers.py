@@ -49,11 +49,11 @@ def read_arrays(path: str | Path, mapped: bool = False, low: Any = -1.0, high: A
             if not isinstance(fields[name], np.ndarray):  # in pieces, in a file that is open only here
                 rows = np.arange(row_count(fields[name]))
                 fields[name] = chosen_rows(name, fields[name], rows, path, "arrays")
-    found = from_arrays(fields, low, high, source=str(path))
+    dataset = from_arrays(fields, low, high, source=str(path))
     # After the data were found good: what is wrong with them comes first.
     say_unused(str(path), set(names) - set(wanted))
     _say_endless(fields, str(path))
-    return found
+    return dataset
 
 
 def _say_endless(fields: Collection[str], source: str) -> None:
@@ -81,10 +81,10 @@ def read_ogbench(
     path = existing(path)
     fields = read_npz(path, OGBENCH_FIELDS, mapped)
     arrays = _ogbench(fields, mapped if compact is None else compact, str(path))
-    found = from_arrays(arrays, low, high, source=str(path))
+    dataset = from_arrays(arrays, low, high, source=str(path))
     say_unused(str(path), set(npz_names(path)) - set(OGBENCH_FIELDS))
     _say_endless(fields, str(path))
-    return found
+    return dataset
 
 
 def _ogbench(fields: dict[str, np.ndarray], compact: bool, source: str) -> dict[str, np.ndarray]:

@@ -149,7 +149,7 @@ class MazeTask(Task):
         path = path.astype(np.float32)
         after = np.arange(path.shape[1]) > episodes["lengths"][:SHOWN, None]
         path[after] = np.nan
-        found = {
+        pictures = {
             "maze/walls": self.maze.solid.reshape(self.maze.height, self.maze.width).astype(np.uint8),
             "maze/goal": np.array([*self.place, self.maze.radius], np.float32),
             "maze/paths": path,
@@ -157,9 +157,9 @@ class MazeTask(Task):
         }
         if "values" in episodes and np.isfinite(episodes["values"]).all():
             free, _ = self._fine
-            found["maze/values"] = np.full(free.shape, np.nan, np.float32)
-            found["maze/values"][free] = episodes["values"]
-        return found
+            pictures["maze/values"] = np.full(free.shape, np.nan, np.float32)
+            pictures["maze/values"][free] = episodes["values"]
+        return pictures
 
     def drawn(self) -> dict[str, Picture]:
         number = min(self.episodes, SHOWN)
@@ -236,11 +236,11 @@ class GymnasiumTask(Task):
         worlds = [make(self.name, self.settings) for _ in range(copies)]
         quota = [self.episodes // copies + (k < self.episodes % copies) for k in range(copies)]
         own = worlds[0].action_space
-        found: list[tuple[float, int, float]] = []
+        finished: list[tuple[float, int, float]] = []
         seen = [[world.reset(seed=self.seed + k)[0]] * self.frame_stack for k, world in enumerate(worlds)]
         total, length, done = np.zeros(copies), np.zeros(copies, int), np.zeros(copies, int)
         try:
-            while len(found) < self.episodes:
+            while len(finished) < self.episodes:
                 states = np.stack([np.concatenate(frames, -1) for frames in seen])
                 actions = np.asarray(act(states.astype(np.float32)))
                 actions = scaled_to_box(actions, own) if box is None else clipped_to_box(actions, own)
@@ -252,14 +252,14 @@ class GymnasiumTask(Task):
                     total[k] += float(reward)
                     length[k] += 1
                     if terminated or truncated:
-                        found.append((total[k], int(length[k]), float(info.get("success", np.nan))))
+                        finished.append((total[k], int(length[k]), float(info.get("success", np.nan))))
                         seen[k] = [world.reset()[0]] * self.frame_stack
                         total[k], length[k] = 0.0, 0
                         done[k] += 1
         finally:
             for world in worlds:
                 world.close()
-        returns, lengths, successes = (np.array(column) for column in zip(*found, strict=True))
+        returns, lengths, successes = (np.array(column) for column in zip(*finished, strict=True))
         return {
             "returns": returns,
             "lengths": lengths,
@@ -275,11 +275,11 @@ def _require_same(world: str, shown: tuple[int, ...], taken: int, observation: t
 
 def judged(episodes: Mapping[str, np.ndarray]) -> Metrics:
     """Means over episodes; `_ci` is half the width of a 95 % interval, which one episode alone does not have."""
-    found: Metrics = {}
+    metrics: Metrics = {}
     for name, label in (("returns", "return"), ("successes", "success"), ("lengths", "length")):
         if name in episodes:
             values = np.asarray(episodes[name], np.float64)
-            found[label] = float(values.mean())
+            metrics[label] = float(values.mean())
             if label != "length" and len(values) > 1:
-                found[f"{label}_ci"] = float(half_width(values))
-    return found
+                metrics[f"{label}_ci"] = float(half_width(values))
+    return metrics

@@ -31,15 +31,15 @@ _DAMAGE = (
 
 def npz_names(path: Path) -> list[str]:
     """The arrays in a file."""
-    with _opened(path) as found:
-        return [name.removesuffix(".npy") for name in found.namelist() if name.endswith(".npy")]
+    with _opened(path) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
 
 
 def npz_sizes(path: Path, names: Iterable[str]) -> dict[str, int]:
     """Bytes of arrays when they are not compressed."""
     wanted = set(names)
-    with _opened(path) as found:
-        sizes = {member.filename.removesuffix(".npy"): member.file_size for member in found.infolist()}
+    with _opened(path) as archive:
+        sizes = {member.filename.removesuffix(".npy"): member.file_size for member in archive.infolist()}
     return {name: size for name, size in sizes.items() if name in wanted}
 
 
@@ -51,13 +51,13 @@ def read_npz(path: Path, names: Iterable[str] | None = None, mapped: bool = Fals
     """
     wanted = None if names is None else set(names)
     arrays = {}
-    with _opened(path) as found:
-        for member in found.infolist():
+    with _opened(path) as archive:
+        for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
             if name == member.filename or (wanted is not None and name not in wanted):
                 continue
             try:
-                arrays[name] = _mapped(path, found, member) if mapped else _read(found, member)
+                arrays[name] = _mapped(path, archive, member) if mapped else _read(archive, member)
             except _DAMAGE as error:
                 raise TwinaxError(f"{path}: the array '{name}' cannot be read ({_line(error)})") from None
     return arrays
@@ -108,10 +108,10 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     return shape, fortran, dtype
 
 
-def _read(found: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    with found.open(member) as file:
+def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(member) as file:
         _check_size(_header(file), file.tell(), member)
-    with found.open(member) as file:
+    with archive.open(member) as file:
         return np.lib.format.read_array(file, allow_pickle=False)
 
 
@@ -123,9 +123,9 @@ def _check_size(header: tuple[tuple[int, ...], bool, np.dtype], begin: int, memb
     return count
 
 
-def _mapped(path: Path, found: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+def _mapped(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     if member.compress_type != zipfile.ZIP_STORED:
-        return _mapped_copy(path, found, member)
+        return _mapped_copy(path, archive, member)
     with path.open("rb") as file:
         file.seek(member.header_offset)
         fields = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
@@ -140,15 +140,15 @@ def _mapped(path: Path, found: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.n
     return np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")
 
 
-def _mapped_copy(path: Path, found: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    with found.open(member) as file:
+def _mapped_copy(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(member) as file:
         shape, _, dtype = header = _header(file)
         if _check_size(header, file.tell(), member) == 0:
             return np.empty(shape, dtype)
 
     def fill(folder: Path) -> None:
         # A member is an npy file; its checksum is compared at its end.
-        with found.open(member) as file, (folder / "array.npy").open("wb") as copy:
+        with archive.open(member) as file, (folder / "array.npy").open("wb") as copy:
             shutil.copyfileobj(file, copy, BLOCK)
             copy.flush()
             os.fsync(copy.fileno())

@@ -14,10 +14,10 @@ from twinax.ppo._rollout import started
 
 def episode_draws(world: Control, episodes: int, steps: int) -> dict[str, Draw]:
     """What `play_episodes` needs."""
-    found = {f"reset/{name}": draw for name, draw in world.reset_draws(episodes).items()}
+    draws = {f"reset/{name}": draw for name, draw in world.reset_draws(episodes).items()}
     for name, draw in world.step_draws(episodes).items():
-        found[f"step/{name}"] = dataclasses.replace(draw, shape=(steps, *draw.shape))
-    return found
+        draws[f"step/{name}"] = dataclasses.replace(draw, shape=(steps, *draw.shape))
+    return draws
 
 
 def _stepping(world: Control, act: Callable[[Any], Any], draws: Mapping[str, Any]) -> Callable[..., Moved]:

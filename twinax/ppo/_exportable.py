@@ -40,10 +40,10 @@ def _normaliser(policy: Policy) -> list[Step]:
     if policy.moments is None:
         return []
     deviation = policy.scaling.deviation(policy.moments.variance.astype(np.float64))
-    found = [Step("normalise", "normaliser", {"mean": policy.moments.mean, "deviation": deviation})]
+    steps = [Step("normalise", "normaliser", {"mean": policy.moments.mean, "deviation": deviation})]
     if policy.scaling.limit:
-        found.append(Step("limit", "normaliser.cut", {"limit": np.array(policy.scaling.limit)}))
-    return found
+        steps.append(Step("limit", "normaliser.cut", {"limit": np.array(policy.scaling.limit)}))
+    return steps
 
 
 def _layers(policy: Policy) -> list[Step]:
@@ -54,9 +54,9 @@ def _layers(policy: Policy) -> list[Step]:
             f"the actor is a network of your own ({type(actor).__name__}), which cannot be written for elsewhere: "
             "perceptrons (twinax.networks.MLP) can; run it with twinax.load(run).act"
         )
-    found = [] if trunk is None else [*perceptron("trunk", trunk), activation("trunk", trunk.activation)]
+    steps = [] if trunk is None else [*perceptron("trunk", trunk), activation("trunk", trunk.activation)]
     # With std=state the actor's last layer also gives the deviations, which a likeliest action does not need.
-    return [*found, *perceptron("actor", actor, outputs=None if actor.final and actor.norms else policy.outputs)]
+    return [*steps, *perceptron("actor", actor, outputs=None if actor.final and actor.norms else policy.outputs)]
 
 
 def _action(policy: Policy) -> list[Step]:

@@ -49,12 +49,12 @@ class Judging:
     ppo: Options
 
     def draws(self) -> Mapping[str, Draw]:
-        found = episode_draws(self.ppo.world, self.ppo.episodes, self.ppo.longest)
+        draws = episode_draws(self.ppo.world, self.ppo.episodes, self.ppo.longest)
         if self.ppo.hooks is not None:
-            found |= {
+            draws |= {
                 f"walk/{name}": draw for name, draw in episode_draws(self.ppo.world, self.ppo.episodes, SHOWN).items()
             }
-        return found
+        return draws
 
     def measure(self, state: State, draws, tables) -> Metrics:
         agent, moments = frozen(state.networks["agent"]).acting(), state.carry.observation
@@ -64,20 +64,20 @@ class Judging:
             return to_world(self.ppo.world.actions, point, self.ppo.squashed)
 
         world = self.ppo.world.apart() if isinstance(self.ppo.world, Restarting) else self.ppo.world
-        found = play_episodes(world, act, draws, self.ppo.longest)
+        measured = play_episodes(world, act, draws, self.ppo.longest)
         if self.ppo.hooks is not None:
-            found["recorded"] = record_episodes(world, act, below(draws, "walk"), SHOWN, self.ppo.hooks.record)
-        return found
+            measured["recorded"] = record_episodes(world, act, below(draws, "walk"), SHOWN, self.ppo.hooks.record)
+        return measured
 
     def summarise(self, measured: Mapping[str, Any]) -> Metrics:
         if isinstance(self.ppo.world, Restarting):
             self.ppo.world.apart().watch({})
         returns, lengths = np.asarray(measured["returns"], float), np.asarray(measured["lengths"], float)
-        found = {"episode_return": returns.mean(), "episode_length": lengths.mean()}
+        metrics = {"episode_return": returns.mean(), "episode_length": lengths.mean()}
         if len(returns) > 1:
-            found["episode_return_ci"] = half_width(returns)
-        found["episode_survived"] = np.mean(measured["survived"])
-        found |= {f"episode_{name}": np.mean(value) for name, value in measured["terms"].items()}
+            metrics["episode_return_ci"] = half_width(returns)
+        metrics["episode_survived"] = np.mean(measured["survived"])
+        metrics |= {f"episode_{name}": np.mean(value) for name, value in measured["terms"].items()}
         if self.ppo.hooks is not None:
-            found |= self.ppo.hooks.evaluate(measured["recorded"])
-        return {name: float(value) for name, value in found.items()}
+            metrics |= self.ppo.hooks.evaluate(measured["recorded"])
+        return {name: float(value) for name, value in metrics.items()}

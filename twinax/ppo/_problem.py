@@ -103,26 +103,26 @@ class PPO(Options, Problem):
         return dataclasses.replace(state, carry=play_iteration(self, state, draws).carry)
 
     def draws(self) -> Mapping[str, Draw]:
-        found = {"play/policy": policy_draw(self.world.actions, self.num_steps, self.num_envs)}
-        found |= self._each_step("step", self.world.step_draws(self.num_envs))
+        draws = {"play/policy": policy_draw(self.world.actions, self.num_steps, self.num_envs)}
+        draws |= self._each_step("step", self.world.step_draws(self.num_envs))
         if self.pool:
-            found["play/pick"] = Draw((self.num_steps, self.num_envs))
+            draws["play/pick"] = Draw((self.num_steps, self.num_envs))
         elif not isinstance(self.world, Restarting):
-            found |= self._each_step("reset", self.world.reset_draws(self.num_envs))
+            draws |= self._each_step("reset", self.world.reset_draws(self.num_envs))
         rows = self.num_envs // self.groups * self.num_steps
-        found["order"] = Draw((self.num_epochs, self.groups, rows))
+        draws["order"] = Draw((self.num_epochs, self.groups, rows))
         if self.squashed:
-            found["entropy"] = policy_draw(self.world.actions, self.num_steps, self.num_envs)
+            draws["entropy"] = policy_draw(self.world.actions, self.num_steps, self.num_envs)
         if self.hooks is not None:
-            found |= {f"hooks/{name}": draw for name, draw in self.hooks.draws(self.groups).items()}
-        found = {name: dataclasses.replace(draw, divided=1) for name, draw in found.items()}
+            draws |= {f"hooks/{name}": draw for name, draw in self.hooks.draws(self.groups).items()}
+        draws = {name: dataclasses.replace(draw, divided=1) for name, draw in draws.items()}
         if self.pool:
             for name, draw in self.world.reset_draws(self.pool // 8).items():
-                found[f"pool/{name}"] = dataclasses.replace(draw, divided=0)
+                draws[f"pool/{name}"] = dataclasses.replace(draw, divided=0)
         if isinstance(self.world, Restarting):
             for name, draw in self.world.reset_draws(self.num_envs).items():
-                found[f"enter/{name}"] = dataclasses.replace(draw, divided=0)
-        return found
+                draws[f"enter/{name}"] = dataclasses.replace(draw, divided=0)
+        return draws
 
     def _each_step(self, prefix: str, draws: Mapping[str, Draw]) -> dict[str, Draw]:
         return {

@@ -70,14 +70,14 @@ class Biped(BipedSettings, Control):
     @cached_property
     def scale(self) -> np.ndarray:
         """How far a full action moves the target of each joint; rad."""
-        found = np.full(len(self.body.joints), self.action_scale)
+        scale = np.full(len(self.body.joints), self.action_scale)
         for name, value in self.action_scales.items():
             meant = [k for k, joint in enumerate(self.body.joints) if joint.endswith(name)]
             if not meant:
                 raise UnknownName(f"joint of {self.name}", name, self.body.joints)
-            found[meant] = value
-        found.flags.writeable = False
-        return found
+            scale[meant] = value
+        scale.flags.writeable = False
+        return scale
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]

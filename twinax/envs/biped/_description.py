@@ -27,12 +27,12 @@ def read_description(path: Path) -> dict[str, Any]:
     if beside is None:
         return {}
     try:
-        found = yaml.safe_load(beside.read_text(encoding="utf-8"))  # JSON is YAML
+        description = yaml.safe_load(beside.read_text(encoding="utf-8"))  # JSON is YAML
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise TwinaxError(f"{beside.name} is neither YAML nor JSON: {' '.join(str(error).split())}") from None
-    if not isinstance(found, dict):
-        raise TwinaxError(f"{beside.name} holds a {type(found).__name__}; it must map names to values")
-    return found
+    if not isinstance(description, dict):
+        raise TwinaxError(f"{beside.name} holds a {type(description).__name__}; it must map names to values")
+    return description
 
 
 def check_description(name: str, description: Mapping[str, Any]) -> None:

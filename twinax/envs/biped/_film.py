@@ -56,8 +56,8 @@ def view(world: Any, states: Any) -> View:
 
 def foot_names(robot: Any) -> list[str]:
     """What the names of a foot's points have in common, such as left_foot."""
-    found = [os.path.commonprefix(foot).rstrip("_-.0123456789") for foot in robot.feet]
-    return [name.replace("_", " ") or f"foot {k}" for k, name in enumerate(found)]
+    names = [os.path.commonprefix(foot).rstrip("_-.0123456789") for foot in robot.feet]
+    return [name.replace("_", " ") or f"foot {k}" for k, name in enumerate(names)]
 
 
 def rendered(robot: Any, qpos: np.ndarray, push: np.ndarray) -> np.ndarray | None:
@@ -101,12 +101,12 @@ def _child(directory: Path, library: str) -> bool:
 def base_positions(robot: Any, qpos: np.ndarray) -> np.ndarray:
     """Of the base in each pose."""
     mujoco, body = load_mujoco(), robot.model.body(robot.base).id
-    data, found = mujoco.MjData(robot.model), []
+    data, positions = mujoco.MjData(robot.model), []
     for pose in qpos:
         data.qpos[:] = pose
         mujoco.mj_kinematics(robot.model, data)
-        found.append(data.xpos[body].copy())
-    return np.array(found)
+        positions.append(data.xpos[body].copy())
+    return np.array(positions)
 
 
 def _smooth(path: np.ndarray, half: int = 6) -> np.ndarray:

@@ -64,16 +64,16 @@ def footing(world: Biped, reference: Reference) -> Footing:
 
 def check_footing(world: Biped, reference: Reference) -> None:
     """Refuse frames with the right names whose numbers are not this robot's; `Reference.check` comes first."""
-    found = footing(world, reference)
-    _check_height(world, reference, found)
-    _check_contacts(found)
-    _check_soles(found)
+    feet = footing(world, reference)
+    _check_height(world, reference, feet)
+    _check_contacts(feet)
+    _check_soles(feet)
     _check_spin(world, reference)
-    _check_velocity(reference, found)
+    _check_velocity(reference, feet)
 
 
-def _check_height(world: Biped, reference: Reference, found: Footing) -> None:
-    above, home = float(np.median(found.height.min(1))), world.body.height
+def _check_height(world: Biped, reference: Reference, feet: Footing) -> None:
+    above, home = float(np.median(feet.height.min(1))), world.body.height
     if abs(above) > FLOOR * home:
         height = float(np.median(reference.columns("height")))
         raise TwinaxError(
@@ -82,17 +82,17 @@ def _check_height(world: Biped, reference: Reference, found: Footing) -> None:
         )
 
 
-def _check_contacts(found: Footing) -> None:
-    one = found.down.sum(1) == 1
-    if one.any() and found.down.shape[1] > 1:
-        lower = np.take_along_axis(found.down, found.height.argmin(1)[:, None], 1)[one, 0].mean()
+def _check_contacts(feet: Footing) -> None:
+    one = feet.down.sum(1) == 1
+    if one.any() and feet.down.shape[1] > 1:
+        lower = np.take_along_axis(feet.down, feet.height.argmin(1)[:, None], 1)[one, 0].mean()
         if lower < LOWER:
             raise TwinaxError(
                 f"in {lower:.0%} of the reference's frames with one foot in contact that foot is the lower one, and it "
                 f"must be in {LOWER:.0%}; are contacts inverted, or left and right exchanged?"
             )
         return
-    for side, height, down in zip(SIDES, found.height.T, found.down.T, strict=False):
+    for side, height, down in zip(SIDES, feet.height.T, feet.down.T, strict=False):
         on, off = height[down].mean(), height[~down].mean()
         if on > off:
             raise TwinaxError(
@@ -101,8 +101,8 @@ def _check_contacts(found: Footing) -> None:
             )
 
 
-def _check_soles(found: Footing) -> None:
-    for side, tilt, down in zip(SIDES, found.tilt.T, found.down.T, strict=False):
+def _check_soles(feet: Footing) -> None:
+    for side, tilt, down in zip(SIDES, feet.tilt.T, feet.down.T, strict=False):
         middle = float(np.median(tilt[down]))
         if abs(middle) > TILT:
             raise TwinaxError(
@@ -129,12 +129,12 @@ def _turned(reference: Reference, axis: str, clip: slice) -> float:
     return max((float(np.abs(path[lag:] - path[:-lag]).max()) for lag in lags), default=0.0)
 
 
-def _check_velocity(reference: Reference, found: Footing) -> None:
+def _check_velocity(reference: Reference, feet: Footing) -> None:
     """A foot in contact stays where it is, so seen from the base it goes back as fast as the base goes."""
     base = reference.columns(*(f"velocity/{axis}" for axis in AXES))
-    for foot, side in enumerate(SIDES[: found.down.shape[1]]):
-        down = found.down[:, foot]
-        told, walked = base[down].mean(0), -found.velocity[down, foot].mean(0)
+    for foot, side in enumerate(SIDES[: feet.down.shape[1]]):
+        down = feet.down[:, foot]
+        told, walked = base[down].mean(0), -feet.velocity[down, foot].mean(0)
         allowed = SLIP + SLIP_PART * max(np.linalg.norm(told), np.linalg.norm(walked))
         worst = int(np.abs(told - walked).argmax())
         if np.linalg.norm(told - walked) > allowed:

@@ -101,15 +101,15 @@ def _solved(world: Biped, ahead: np.ndarray, up: np.ndarray, names: list[list[st
     wanted[..., 2] = 0.0
     small = 1e-6
     for _ in range(20):
-        found = feet(angles)
-        if np.abs(found - wanted).max() < 1e-10:
+        reached = feet(angles)
+        if np.abs(reached - wanted).max() < 1e-10:
             return angles
         jacobian = np.empty((frames, 2, 3, 3))
         for k in range(3):
             moved = angles.copy()
             moved[:, places[:, k]] += small  # one joint of each leg: a foot feels its own leg alone
-            jacobian[..., k] = (feet(moved) - found) / small
-        step = np.linalg.solve(jacobian, (wanted - found)[..., None])[..., 0]
+            jacobian[..., k] = (feet(moved) - reached) / small
+        step = np.linalg.solve(jacobian, (wanted - reached)[..., None])[..., 0]
         for leg in range(2):
             angles[:, places[leg]] += step[:, leg]
     raise TwinaxError(

@@ -54,5 +54,5 @@ class MjxPhysics:
             return end.qpos, end.qvel
 
         factors = (variation.friction, variation.mass, variation.gain)
-        found = jax.vmap(one)(qpos, qvel, target, push, factors)
-        return found[0].astype(qpos.dtype), found[1].astype(qvel.dtype)
+        after = jax.vmap(one)(qpos, qvel, target, push, factors)
+        return after[0].astype(qpos.dtype), after[1].astype(qvel.dtype)

@@ -167,14 +167,14 @@ def _keyframe(name: str, model: Any, wanted: str) -> np.ndarray:
 
 def _feet(name: str, model: Any, feet: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
     mujoco = load_mujoco()
-    found = tuple(tuple(foot) for foot in feet)
+    geoms = tuple(tuple(foot) for foot in feet)
     known = names_of(model.geom, range(model.ngeom))
-    for geom in (geom for foot in found for geom in foot):
+    for geom in (geom for foot in geoms for geom in foot):
         if geom not in known:
             raise UnknownName(f"geom of {name}", geom, known)
         if model.geom(geom).type != mujoco.mjtGeom.mjGEOM_SPHERE:
             raise TwinaxError(f"geom '{geom}' of {name} is no sphere; the points of a foot must be spheres")
-    return found
+    return geoms
 
 
 def _moves_freely(name: str, model: Any, base: str) -> bool:

@@ -17,7 +17,7 @@ def driven_joints(name: str, model: Any) -> tuple[str, ...]:
         raise TwinaxError(f"{name} has 0 actuators; it needs a position actuator for each joint that moves by itself")
     if model.na:
         raise TwinaxError(f"{name} has {model.na} actuators with a state of their own; only plain servos are supported")
-    found, plain = [], (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE)
+    joints, plain = [], (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE)
     for k in range(model.nu):
         kinds = (model.actuator_trntype[k], model.actuator_gaintype[k], model.actuator_biastype[k])
         shift, stiffness = model.actuator_biasprm[k, :2]
@@ -28,10 +28,10 @@ def driven_joints(name: str, model: Any) -> tuple[str, ...]:
                 f"actuator '{model.actuator(k).name}' of {name} has gear {gear:g}; it must be 1, so that a target "
                 "is the joint's own angle: put the gear into kp, kv and forcerange"
             )
-        found.append(model.joint(model.actuator_trnid[k, 0]).name)
-    if len(set(found)) < len(found):
-        raise TwinaxError(f"{name} has {len(found)} actuators for {len(set(found))} joints; give each joint one")
-    return tuple(found)
+        joints.append(model.joint(model.actuator_trnid[k, 0]).name)
+    if len(set(joints)) < len(joints):
+        raise TwinaxError(f"{name} has {len(joints)} actuators for {len(set(joints))} joints; give each joint one")
+    return tuple(joints)
 
 
 def require_joints(name: str, model: Any, wanted: tuple[str, ...], driven: tuple[str, ...]) -> None:

@@ -111,15 +111,15 @@ def _hull(points: np.ndarray) -> np.ndarray:
     """The corners around points in a plane, in order (Andrew's walk along both sides)."""
 
     def half(ordered: list[np.ndarray]) -> list[np.ndarray]:
-        found: list[np.ndarray] = []
+        corners: list[np.ndarray] = []
         for point in ordered:
-            while len(found) > 1:
-                (ax, ay), (bx, by) = found[-1] - found[-2], point - found[-2]
+            while len(corners) > 1:
+                (ax, ay), (bx, by) = corners[-1] - corners[-2], point - corners[-2]
                 if ax * by - ay * bx > 0:
                     break
-                found.pop()
-            found.append(point)
-        return found[:-1]
+                corners.pop()
+            corners.append(point)
+        return corners[:-1]
 
     ordered = sorted(points, key=lambda p: (p[0], p[1]))
     return np.array(half(ordered) + half(ordered[::-1]))

@@ -89,47 +89,47 @@ def _restart(model: Any, data: Any) -> None:
 
 def find_hints(model: Any, pairs: Pairs, speed: Speed, seconds: float = 0.2) -> list[Hint]:
     """Changes in order of what they gain here, then those that matter elsewhere."""
-    found = []
+    hints = []
     for text, change in _changes(model, pairs).items():
         changed = copy.copy(model)
         change(changed)
         gain = measure(changed, seconds).steps / speed.steps
         if gain >= LEAST_GAIN:
-            found.append(Hint(gain, text))
+            hints.append(Hint(gain, text))
     substeps = CONTROL / model.opt.timestep
     if substeps > 6:
         text = f"timestep {1e3 * model.opt.timestep:g} ms is {substeps:g} steps per control step: try 4 ms"
-        found.append(Hint(0.004 / model.opt.timestep, text))
-    return sorted(found, key=lambda hint: -hint.gain) + [Hint(0, text) for text in _elsewhere(model, pairs)]
+        hints.append(Hint(0.004 / model.opt.timestep, text))
+    return sorted(hints, key=lambda hint: -hint.gain) + [Hint(0, text) for text in _elsewhere(model, pairs)]
 
 
 def _changes(model: Any, pairs: Pairs) -> dict[str, Callable[[Any], None]]:
     mujoco = load_mujoco()
-    option, found = model.opt, {}
+    option, changes = model.opt, {}
     own = sum(pairs.own.values())
     if own:
         kind, number = pairs.own.most_common(1)[0]
         most = f", {number} of them {kind}" if number < own else f" of {kind}"
-        found[f"{own} self pairs{most}: set contype=conaffinity=0 and list foot-floor pairs"] = _without_own
+        changes[f"{own} self pairs{most}: set contype=conaffinity=0 and list foot-floor pairs"] = _without_own
     rows = int(np.count_nonzero(model.dof_frictionloss) + np.count_nonzero(model.tendon_frictionloss))
     if rows:
-        found[f"{rows} rows of friction loss: use damping instead, or add friction for the last runs only"] = _no_loss
+        changes[f"{rows} rows of friction loss: use damping instead, or add friction for the last runs only"] = _no_loss
     if option.integrator == mujoco.mjtIntegrator.mjINT_RK4:
-        found["integrator RK4 computes everything four times: use Euler"] = _set(integrator=0)
+        changes["integrator RK4 computes everything four times: use Euler"] = _set(integrator=0)
     if option.solver != mujoco.mjtSolver.mjSOL_NEWTON:
         name = mujoco.mjtSolver(option.solver).name.removeprefix("mjSOL_")
-        found[f"solver {name}: use Newton"] = _set(solver=int(mujoco.mjtSolver.mjSOL_NEWTON))
+        changes[f"solver {name}: use Newton"] = _set(solver=int(mujoco.mjtSolver.mjSOL_NEWTON))
     if option.cone == mujoco.mjtCone.mjCONE_ELLIPTIC:
-        found["cone elliptic: use pyramidal"] = _set(cone=int(mujoco.mjtCone.mjCONE_PYRAMIDAL))
+        changes["cone elliptic: use pyramidal"] = _set(cone=int(mujoco.mjtCone.mjCONE_PYRAMIDAL))
     if option.iterations > 4 or option.ls_iterations > 8:
         text = f"iterations {option.iterations}, ls_iterations {option.ls_iterations}: try 4 and 8"
-        found[text] = _set(iterations=min(option.iterations, 4), ls_iterations=min(option.ls_iterations, 8))
+        changes[text] = _set(iterations=min(option.iterations, 4), ls_iterations=min(option.ls_iterations, 8))
     if option.noslip_iterations:
-        found[f"noslip_iterations {option.noslip_iterations}: set 0"] = _set(noslip_iterations=0)
+        changes[f"noslip_iterations {option.noslip_iterations}: set 0"] = _set(noslip_iterations=0)
     if model.nsensor:
         flags = option.disableflags | int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
-        found[f"{model.nsensor} sensors in every step: disable what nobody reads"] = _set(disableflags=flags)
-    return found
+        changes[f"{model.nsensor} sensors in every step: disable what nobody reads"] = _set(disableflags=flags)
+    return changes
 
 
 def _set(**values: Any) -> Callable[[Any], None]:
@@ -158,18 +158,18 @@ def _without_own(model: Any) -> None:
 
 def _elsewhere(model: Any, pairs: Pairs) -> list[str]:
     """What C hardly notices, and MJX or a small board does."""
-    found = []
+    texts = []
     meshes = sum(number for kind, number in pairs.every.items() if "mesh" in kind.split("-"))
     if meshes:
-        found.append(f"{meshes} pairs with meshes: let capsules, boxes and spheres collide, and meshes be seen only")
+        texts.append(f"{meshes} pairs with meshes: let capsules, boxes and spheres collide, and meshes be seen only")
     broad = {kind for kind in pairs.fixed + pairs.listed if kind in ("plane-box", "plane-cylinder", "plane-mesh")}
     if broad:
-        found.append(f"{' and '.join(sorted(broad))} for feet: four spheres or two capsules each are cheaper in MJX")
+        texts.append(f"{' and '.join(sorted(broad))} for feet: four spheres or two capsules each are cheaper in MJX")
     if pairs.most_contacts > 32:
-        found.append(f"{pairs.most_contacts} possible contacts: MJX works on all of them in every step; aim for 32")
+        texts.append(f"{pairs.most_contacts} possible contacts: MJX works on all of them in every step; aim for 32")
     if model.opt.iterations > 4:
-        found.append(f"iterations {model.opt.iterations}: MJX may run them all; 1 to 4 are usual there")
-    return found
+        texts.append(f"iterations {model.opt.iterations}: MJX may run them all; 1 to 4 are usual there")
+    return texts
 
 
 def mjx_refuses(model: Any) -> str | None:
@@ -179,6 +179,6 @@ def mjx_refuses(model: Any) -> str | None:
         mjx.put_model(model)
     except NotImplementedError as error:
         # Kinds by their own names, not by those of MuJoCo's enumerations.
-        text = re.sub(r"(?:mjt\w+\.)?mj[A-Z]+_(\w+)", lambda found: found[1].lower(), str(error))
+        text = re.sub(r"(?:mjt\w+\.)?mj[A-Z]+_(\w+)", lambda match: match[1].lower(), str(error))
         return " ".join(text.split()).rstrip(".")
     return None

@@ -30,7 +30,7 @@ def examine(path: Path, seconds: float = 0.5) -> int:
 
 def _parts(model: Any, pairs: Any) -> list[tuple[str, Any, str]]:
     loss = int(np.count_nonzero(model.dof_frictionloss)), int(np.count_nonzero(model.tendon_frictionloss))
-    own, fixed, listed = (sum(found.values()) for found in (pairs.own, pairs.fixed, pairs.listed))
+    own, fixed, listed = (sum(counts.values()) for counts in (pairs.own, pairs.fixed, pairs.listed))
     meshes = int(np.count_nonzero(model.geom_type == load_mujoco().mjtGeom.mjGEOM_MESH))
     used = "" if not meshes else f"{model.nmeshvert:,} vertices, in {meshes} geoms"
     return [
