@@ -136,7 +136,7 @@ HELP = "greet somebody"
 def add_arguments(parser):
     parser.add_argument("name")
 
-def run(found):
+def run(arguments):
     console.facts({"hello": found.name})
     return 3
 """
