@@ -6,8 +6,8 @@ told which of their own lines did, without the frames of this library and of the
 
 from __future__ import annotations
 
+import functools
 import os
-import sysconfig
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 
@@ -16,7 +16,6 @@ from twinax import registry
 _ROOT = os.path.dirname(os.path.abspath(__file__))
 _OPS = os.path.join(_ROOT, "ops")
 """Called by everybody's rules, as NumPy is: what it raises is told of who called it."""
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,15 @@ def _is_library(frame: FrameType) -> bool:
     # A stranger's package may be installed beside the libraries; settings name it.
     if str(frame.f_globals.get("__name__", "")).partition(".")[0] in registry.imported_packages:
         return False
-    return any(_below(file, place) for place in _LIBRARIES)
+    return any(_below(file, place) for place in _libraries())
 
 
 def _below(file: str, place: str) -> bool:
     return os.path.abspath(file).startswith(place + os.sep)
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    import sysconfig  # here, because help must come at once
+
+    return tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
