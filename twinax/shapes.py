@@ -43,7 +43,7 @@ class Blank(np.ndarray):
         shape = np.broadcast_shapes(*(getattr(x, "shape", ()) for x in inputs))
         with np.errstate(all="ignore"):
             values = ufunc(*(_entry(x) for x in inputs))
-        return tuple(blank(shape, x.dtype) for x in values) if ufunc.nout > 1 else blank(shape, values.dtype)
+        return tuple(_like(shape, x) for x in values) if ufunc.nout > 1 else _like(shape, values)
 
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, options: Any) -> Any:
         if function in ASKS:
@@ -55,11 +55,16 @@ class Blank(np.ndarray):
         return _by_jax(function, args, options)
 
 
-def blank(shape: Sequence[int], dtype: Any = np.float32) -> Blank:
+def blank(shape: Sequence[int], dtype: Any = np.float32, value: Any = VALUE) -> Blank:
     """An array of that shape that takes no memory."""
-    one = np.full((), VALUE).astype(dtype)
+    one = np.full((), value).astype(dtype)
     shape = tuple(int(n) for n in shape)
     return np.lib.stride_tricks.as_strided(one, shape, (0,) * len(shape)).view(Blank)
+
+
+def _like(shape: Sequence[int], entry: Any) -> Blank:
+    """A condition stays what it is: whoever draws again while a number is too large has to come to an end."""
+    return blank(shape, entry.dtype, entry if entry.dtype == bool else VALUE)
 
 
 def _entry(x: Any) -> Any:
@@ -72,7 +77,7 @@ def _reduced(x: Any, axis: Any, keepdims: bool) -> Blank:
     axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     gone = {a % x.ndim for a in axes}
     shape = [1 if a in gone else n for a, n in enumerate(x.shape) if keepdims or a not in gone]
-    return blank(shape, x.dtype)
+    return _like(shape, _entry(x))
 
 
 def _stack(arrays: Sequence[Any], axis: int = 0, **_: Any) -> Blank:

@@ -23,7 +23,7 @@ from twinax.offline import agents, collect_maze, label_maze
 from twinax.offline import problem as offline_problem
 from twinax.optimizer import Optimizer
 from twinax.problem import Problem, State, Terms
-from twinax.shapes import ShapeGenerator, blank
+from twinax.shapes import ShapeGenerator, blank, shapes_of
 from twinax.train_options import TrainOptions
 
 OPTIONS = TrainOptions()
@@ -202,3 +202,13 @@ def test_networks_of_ones_own_are_counted():
     problem = dataclasses.replace(problem, network=lambda rng, spec: eqx.nn.Lambda(wide(rng, spec)))
     with pytest.raises(TwinaxError, match="is the networks"):
         make_engine(problem)
+
+
+def test_who_draws_again_until_it_fits_comes_to_an_end():
+    def cut(rng):
+        z = rng.normal(size=(10**6, 10**6))
+        while (far := np.abs(z) > 2).any():
+            z[far] = rng.normal(size=int(far.sum()))
+        return z
+
+    assert shapes_of(cut).shape == (10**6, 10**6)

@@ -51,7 +51,7 @@ def mirror(
         else:
             fields.append((field.name, kind, field))
     section = dataclasses.make_dataclass(f"{options.__name__}Section", fields, bases=(base,))
-    section.options, section.added = options, frozenset(extra)
+    section.options, section.added = options, frozenset({"name"} & set(extra))
     section.__doc__ = options.__doc__
     return section
 
