@@ -124,7 +124,7 @@ def test_list_shows_choices_and_runs(twinax, trained):
     shutil.copytree(trained, "runs/copy")
     assert "runs/copy" in twinax("list", "runs").out
     keys = twinax("list", "keys").out
-    assert "optimizer.log_z_learning_rate" in keys and "Step size of log Z." in keys
+    assert "optimizer.log_z_learning_rate" in keys and "Step size of the parameters of log Z." in keys
 
 
 STRANGER = """
@@ -137,7 +137,7 @@ def add_arguments(parser):
     parser.add_argument("name")
 
 def run(arguments):
-    console.facts({"hello": found.name})
+    console.facts({"hello": arguments.name})
     return 3
 """
 
@@ -164,6 +164,7 @@ def test_an_installed_package_adds_a_command(python, tmp_path, root):
 
 
 def test_only_some_files_are_looked_at(twinax):
+    Path("notes.txt").write_text("nothing to examine")
     done = twinax("doctor", "notes.txt")
     assert done.code == 2 and "doctor cannot look at 'notes.txt': it knows files that end in .xml" in done.err
 

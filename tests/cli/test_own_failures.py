@@ -180,7 +180,7 @@ def test_our_own_defects_stay_tracebacks(here, monkeypatch):
 def test_a_package_that_is_installed_is_a_stranger_all_the_same(monkeypatch, tmp_path):
     (tmp_path / "beside_us.py").write_text("def reward(cells):\n    raise ValueError('no')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(blame, "_LIBRARIES", (str(tmp_path),))
+    monkeypatch.setattr(blame, "_libraries", lambda: (str(tmp_path),))
     reward = import_code("beside_us:reward", "reward")
     called = compile("def call(function):\n    function(3)\n", tx.gflownet.__file__, "exec")
     namespace: dict = {}

@@ -86,6 +86,8 @@ def run(arguments: Namespace) -> int:
 
 def examine(path: Path, seconds: float) -> int:
     """Look at a file, with what knows its kind."""
+    if not path.exists():
+        raise TwinaxError(f"there is no file {path}")
     kind, known = path.suffix.removeprefix("."), EXAMINERS
     if kind not in {*known, *known.aliases, *known.installed}:
         ends = ", ".join(f".{end}" for end in (*known, *known.aliases, *known.installed))

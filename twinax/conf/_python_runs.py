@@ -10,13 +10,19 @@ from pathlib import Path
 from twinax.conf import _aliases, _keys
 from twinax.conf._compose import set_values, sort_overrides
 from twinax.conf._registry import Experiment
-from twinax.conf._sections import ROOTS, Root
+from twinax.conf._sections import ROOTS, BatchSection, Root
 from twinax.errors import TwinaxError
 from twinax.runs import checkpoint
 from twinax.runs.sinks import LOGGERS
 from twinax.train_options import TrainOptions
 
-_ANY = Experiment("any", "What every experiment has.", Root, {}, build=lambda config: None)
+
+@dataclasses.dataclass
+class _Batched(Root):
+    trainer: BatchSection = dataclasses.field(default_factory=BatchSection)
+
+
+_ANY = Experiment("any", "What every experiment has.", _Batched, {}, build=lambda config: None)
 _FIELDS = {field.name if field.name in ROOTS else f"trainer.{field.name}" for field in dataclasses.fields(TrainOptions)}
 _FREE = _FIELDS - {"seed", "seeds"}
 """Keys that may change in a run."""

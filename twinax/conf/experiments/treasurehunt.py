@@ -173,7 +173,7 @@ def play_scripted(config: TreasurehuntRoot, agent: int, seed: int) -> tuple[Worl
             "make world.num_agents larger"
         )
     rules = ["seeker"] * wanted.seeker + ["random"] * (others - wanted.seeker)
-    rules.insert(agent, "random")  # a seat that is never asked
+    rules.insert(min(max(agent, 0), others), "random")  # a seat that is never asked
     return world, scripted_epoch(world, rules, seed)
 
 
