@@ -17,7 +17,7 @@ from twinax.envs import Enumeration, GridReward, GridState, Hypergrid, _enumerat
 from twinax.errors import TwinaxError
 from twinax.gflownet import MetricOptions, Networks, backward_rollout, forward_rollout, problem, score
 from twinax.gflownet._exact import jsd, kl, log_path_counts, terminal_distribution, total_variation
-from twinax.gflownet._metrics import Samples, indices_of, marginal, sampled_distribution, stored, top_k_reward
+from twinax.gflownet._metrics import Samples, indices_of, sampled_distribution, stored, top_k_reward
 
 sys.path.insert(0, str(Path(__file__).parent))
 from small_worlds import (
@@ -220,15 +220,16 @@ def test_states_are_found_in_the_enumeration(env):
 def test_marginals_are_sums_over_the_other_coordinates():
     env = Hypergrid(3, 3)
     graph = enumerate_states(env)
-    picture = marginal(graph, graph.target_distribution)
+    picture = env.picture(graph.states, graph.target_distribution)
     wanted = np.zeros((3, 3))
     for k in np.flatnonzero(graph.done):
         x, y, _ = graph.states.position[k]
         wanted[x, y] += graph.target_distribution[k]
     np.testing.assert_allclose(picture, wanted, rtol=1e-12)
     assert picture.sum() == pytest.approx(1.0)
-    assert marginal(enumerate_states(Hypergrid(1, 4)), np.full(8, 1 / 8)).shape == (1, 4)
-    assert marginal(enumerate_states(BitStrings(2)), np.full(9, 1 / 9)) is None
+    line = enumerate_states(Hypergrid(1, 4))
+    assert Hypergrid(1, 4).picture(line.states, np.full(8, 1 / 8)).shape == (1, 4)
+    assert BitStrings(2).picture(enumerate_states(BitStrings(2)).states, np.full(9, 1 / 9)) is None
 
 
 # Keys of states
@@ -297,12 +298,6 @@ def test_states_of_equal_hash_are_refused_across_levels(monkeypatch):
     )
     with pytest.raises(TwinaxError, match="two states share a hash"):
         _enumeration.discover(env, 100)
-
-
-def test_pictures_are_only_made_of_whole_numbers():
-    graph = enumerate_states(Hypergrid(2, 3))
-    for position in (graph.states.position[:, 0], graph.states.position * 0.5, graph.states.position - 1):
-        assert marginal(graph._replace(states=GridState(position, graph.done)), graph.target_distribution) is None
 
 
 def test_the_store_of_samples_never_overflows():

@@ -13,7 +13,7 @@ from twinax import ops
 from twinax.envs._broken_rule import refuse
 from twinax.envs._environment import Environment
 from twinax.errors import TwinaxError
-from twinax.networks import KHot
+from twinax.networks import KHot, flat
 
 
 def check_frameworks(
@@ -38,10 +38,10 @@ def check_frameworks(
             "log_reward": env.log_reward(objects),
             "log_paths_ratio": env.log_paths_ratio(states),
         }
-        seen = env.observe(children)
+        seen = flat(env.observe(children))
         results["observe"] = seen.dense("float32") if isinstance(seen, KHot) else seen
         if env.num_modes:
-            results["mode"] = env.mode(children)
+            results["modes"] = env.modes(objects)
         return results
 
     inputs = (states, action, children, undo, objects)
@@ -100,5 +100,5 @@ def _compare_values(
             a, b = np.asarray(a), np.asarray(b)
             same = np.isclose(a, b, rtol=1e-5, atol=1e-5, equal_nan=True) if a.dtype.kind == "f" else a == b
             rule = f"{name} is not the same in {framework} as in numpy"
-            given, by = (objects, None) if name == "log_reward" else (states, action)
+            given, by = (objects, None) if name in ("log_reward", "modes") else (states, action)
             refuse(~same.reshape(len(a), -1).all(1), given, rule, by)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax.tree_util as jtu
@@ -23,6 +24,13 @@ def check_structure(env: Any) -> None:
         value = getattr(env, size)
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise TwinaxError(f"{size} of {name} is {value!r}; it must be a whole number, at least 1")
+    shape = env.action_shape
+    if not (isinstance(shape, tuple) and 1 <= len(shape) <= 2 and math.prod(shape) == env.num_actions):
+        raise TwinaxError(
+            f"action_shape of {name} is {shape!r}; it must be (actions,) or (places, words), with {env.num_actions} "
+            "actions in all"
+        )
+    _check_constants(name, env.constants())
     _check_source(name, env.reset(3))
 
 
@@ -35,6 +43,15 @@ def check_hashable(env: Any) -> None:
             f"{type(env).__name__} cannot be hashed ({error}); make it a frozen dataclass whose fields are numbers, "
             "strings or tuples"
         ) from error
+
+
+def _check_constants(name: str, constants: Any) -> None:
+    if not isinstance(constants, dict):
+        raise TwinaxError(f"constants of {name} gives a {type(constants).__name__}; it must be arrays by name")
+    for key, value in constants.items():
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
+            kind = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
+            raise TwinaxError(f"the constant '{key}' of {name} is {kind}; it must be a NumPy array of numbers")
 
 
 def _check_source(name: str, state: Any) -> None:

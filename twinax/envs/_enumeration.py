@@ -9,11 +9,13 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax.envs._environment import Environment
-from twinax.envs.state_rows import rows_of, show, size_of
+from twinax.envs.state_rows import pick, rows_of, show, size_of
 from twinax.errors import TwinaxError
 
 LIMIT = 2_000_000
 """More states than this are not enumerated."""
+PIECE = 2**18
+"""Children that are made at once."""
 
 
 class TooManyStates(TwinaxError):
@@ -62,31 +64,38 @@ def enumerate_states(env: Environment, limit: int = LIMIT) -> Enumeration:
 
 def discover(env: Environment, limit: int) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
     """All states, in the order in which they are first met, and the edges as source, action, target."""
+    if env.num_states is not None and env.num_states > limit:
+        raise TooManyStates(f"the environment has more than {limit} states ({env.num_states:,}), too many to enumerate")
     rng = np.random.default_rng(0)
     frontier = env.reset(1)
     multipliers = rng.integers(1, 2**63, size=rows_of(frontier).shape[1], dtype=np.uint64) | np.uint64(1)
     index = {int(_hash(frontier, multipliers)[0]): 0}
     layers, edges, first = [frontier], [], 0
+    piece = min(PIECE, max(4 * limit, 1024))
     while True:
         number = size_of(frontier)
-        mask = np.asarray(env.forward_mask(frontier))
-        row, action = np.nonzero(mask)
-        if not len(row):
-            break
-        children = env.step(jtu.tree_map(lambda x, row=row: x[row], frontier), action.astype(np.int32))
-        hashes, where, inverse = np.unique(_hash(children, multipliers), return_index=True, return_inverse=True)
-        _refuse_collisions(children, where, inverse, index, hashes, layers)
-        new = np.array([h for h, key in enumerate(hashes.tolist()) if key not in index], np.int64)
+        row, action = np.nonzero(np.asarray(env.forward_mask(frontier)))
         known = sum(size_of(layer) for layer in layers)
-        if known + len(new) > limit:
-            raise TooManyStates(f"the environment has more than {limit} states, too many to enumerate")
-        index.update((int(hashes[h]), known + k) for k, h in enumerate(new))
-        target = np.array([index[key] for key in hashes.tolist()], np.int64)[inverse]
-        edges.append((row + first, action, target))
-        if not len(new):
+        added: list[Any] = []
+        # In pieces, so that a world that is too large is refused before all children of a layer are made.
+        for start in range(0, len(row), piece):
+            rows, actions = row[start : start + piece], action[start : start + piece]
+            children = env.step(pick(frontier, rows), actions.astype(np.int32))
+            hashes, where, inverse = np.unique(_hash(children, multipliers), return_index=True, return_inverse=True)
+            _refuse_collisions(children, where, inverse, index, hashes, [*layers, *added])
+            new = np.array([h for h, key in enumerate(hashes.tolist()) if key not in index], np.int64)
+            if known + len(new) > limit:
+                raise TooManyStates(f"the environment has more than {limit} states, too many to enumerate")
+            index.update((int(hashes[h]), known + k) for k, h in enumerate(new))
+            known += len(new)
+            target = np.array([index[key] for key in hashes.tolist()], np.int64)[inverse]
+            edges.append((rows + first, actions, target))
+            if len(new):
+                added.append(pick(children, where[new]))
+        if not added:
             break
         first += number
-        frontier = jtu.tree_map(lambda x, new=new, where=where: x[where[new]], children)
+        frontier = jtu.tree_map(lambda *xs: np.concatenate(xs), *added)
         layers.append(frontier)
     states = jtu.tree_map(lambda *xs: np.concatenate(xs), *layers)
     empty = np.zeros(0, np.int64)

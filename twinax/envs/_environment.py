@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
 
-from twinax.envs.state_rows import show, without_done
+import numpy as np
+
+from twinax import ops
+from twinax.envs.state_rows import rows_of, show, without_done
 from twinax.errors import TwinaxError
-from twinax.networks import KHot
+from twinax.networks import width
+from twinax.parts import Title
 from twinax.types import Array, Bool, Float, Int
 
 
@@ -16,9 +24,12 @@ class Environment(ABC):
 
     A state is any tree of arrays with a leading batch axis and a boolean leaf `done`. Masks are True
     where an action is allowed. Every rule is written with `ops`, so it runs on the arrays it is given. An
-    environment holds only constants and is hashable: a frozen dataclass.
+    environment holds only constants and is hashable: a frozen dataclass; long arrays are its `constants`.
     `check_env` proves that the rules fit together.
     """
+
+    titles: ClassVar[Mapping[str, Title]] = {}
+    """How reports show what `measures` gives."""
 
     _made_by = "such as tx.envs.Hypergrid(dim=2, side=8), or a subclass of tx.envs.Environment with your rules"
 
@@ -46,6 +57,22 @@ class Environment(ABC):
         """
         return True
 
+    @property
+    def fixed_length(self) -> bool:
+        """Whether every trajectory has `max_steps` actions: then nothing of a batch is ragged."""
+        return False
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """How the forward actions are arranged. With (places, words) action place * words + word writes a word at a
+        place: it is drawn in two levels, and a network may have the words of a place side by side."""
+        return (self.num_actions,)
+
+    @property
+    def default_network(self) -> str:
+        """The name of the network that suits it, where nobody asks for another."""
+        return "mlp"
+
     @abstractmethod
     def reset(self, batch: int) -> Any:
         """The source state, repeated, as NumPy arrays."""
@@ -68,7 +95,7 @@ class Environment(ABC):
 
     @abstractmethod
     def observe(self, state: Any) -> Any:
-        """What a network sees: a float array or a `KHot`."""
+        """What a network sees: a float array, a `KHot`, `Tokens`, a `Graph`, or any tree for a network of one's own."""
 
     def log_reward(self, state: Any) -> Float[Array, " batch"]:
         """log R of the object that a state stands for, in the widest float the framework has on.
@@ -84,6 +111,40 @@ class Environment(ABC):
             )
         return reward.log_reward(self, state)
 
+    def log_energy(self, state: Any) -> Float[Array, " batch"]:
+        """What forward-looking objectives take for log R of a state on the way, finished or not; by default log R."""
+        return self.log_reward(state)
+
+    def constants(self) -> dict[str, np.ndarray]:
+        """Long arrays that rules and rewards read, by name, such as a table of rewards.
+
+        Rules ask for them with `constant(name, like)`. Engines give them to their programs as data, so that they are
+        converted once and never compiled in. A reward that is a record may have `constants(env)` of its own.
+        """
+        own: Any = getattr(getattr(self, "reward", None), "constants", None)
+        if not callable(own):
+            return {}
+        arrays: dict[str, np.ndarray] = own(self)  # type: ignore[assignment]
+        return arrays
+
+    def constant(self, name: str, like: Any) -> Array:
+        """One of the constants, in the framework of an array."""
+        given = getattr(self, "_given", {})
+        return given[name] if name in given else ops.like(_constants(self)[name], like)
+
+    def given(self, constants: Mapping[str, Any]) -> Any:
+        """The same world, which reads these arrays, in the framework of an engine, in place of its own constants."""
+        if not constants:
+            return self
+        bound = copy.copy(self)
+        object.__setattr__(bound, "_given", dict(constants))
+        return bound
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files that it was made from, which a run keeps, so that it can be built again."""
+        return ()
+
     def objects(self, state: Any) -> Any:
         """What a reward of somebody else sees of a batch of states: an array, or a tree of arrays, batch first.
 
@@ -94,6 +155,37 @@ class Environment(ABC):
     def text(self, objects: Any, index: int) -> str:
         """One object of a NumPy batch in human form, in one line; its numbers by default."""
         return show(objects, index)
+
+    def draw(self, objects: Any, index: int) -> np.ndarray | None:
+        """A picture of one object of a NumPy batch, (height, width, 3) of uint8; None where there is none."""
+        return None
+
+    def picture(self, states: Any, distribution: np.ndarray) -> np.ndarray | None:
+        """A distribution over NumPy states as an array of one or two axes, for a map; None where there is none."""
+        return None
+
+    def distance(self, one: Any, other: Any) -> np.ndarray:
+        """Distances between two NumPy batches of objects, (number of one, number of other): by default the number of
+        entries in which they differ."""
+        rows, columns = rows_of(one), rows_of(other)
+        return (
+            np.stack([(rows != column).sum(1) for column in columns], 1) if len(columns) else np.zeros((len(rows), 0))
+        )
+
+    def measures(self, states: Any, weights: np.ndarray) -> dict[str, Any]:
+        """Numbers of its own about a distribution over finished NumPy states, whose weights add up to 1: the policy's
+        exact one where the world is small, otherwise fresh samples. `titles` has their names in words."""
+        return {}
+
+    def test_states(self, seed: int) -> Any:
+        """Finished NumPy states, the same for the same seed, over which learned probabilities are compared with
+        rewards; None where the world has no such set."""
+        return None
+
+    @property
+    def log_partition(self) -> float | None:
+        """log Z where it is known without an enumeration."""
+        return None
 
     def with_reward(self, reward: Any) -> Environment:
         """The same world, paying by another reward.
@@ -115,17 +207,8 @@ class Environment(ABC):
 
     @property
     def observation_size(self) -> int:
-        """Width of an observation written out, which an MLP sees; only a flat row has one."""
-        seen = self.observe(self.reset(1))
-        if isinstance(seen, KHot):
-            return seen.size
-        shape = tuple(seen.shape) if hasattr(seen, "shape") else ()
-        if len(shape) != 2:
-            raise TwinaxError(
-                f"{type(self).__name__} shows no flat row of numbers, so an MLP cannot read it; give a network of its "
-                "own with gflownet.problem(env, network=...) or policy.network=package.module:Name"
-            )
-        return shape[1]
+        """Width of an observation written out, which an MLP sees; only what is a flat row, or can be, has one."""
+        return width(self.observe(self.reset(1)))
 
     def backward_action(self, state: Any, action: Int[Array, " batch"]) -> Int[Array, " batch"]:
         """The backward action that undoes a forward action which led to this state; the same number by default."""
@@ -149,9 +232,19 @@ class Environment(ABC):
 
     @property
     def num_modes(self) -> int:
-        """How many modes `mode` distinguishes; 0 if the world defines none."""
+        """How many modes there are; 0 if the world defines none."""
         return 0
 
     def mode(self, state: Any) -> Int[Array, " batch"]:
         """Which mode a finished object belongs to, -1 for none."""
         raise NotImplementedError
+
+    def modes(self, state: Any) -> Bool[Array, "batch modes"]:
+        """Which modes a finished object belongs to; by default the one of `mode`."""
+        ids = ops.arange(self.num_modes, state.done)
+        return self.mode(state)[:, None] == ids[None]
+
+
+@functools.lru_cache(maxsize=32)
+def _constants(env: Environment) -> dict[str, np.ndarray]:
+    return env.constants()

@@ -16,6 +16,9 @@ from twinax.errors import TwinaxError
 from twinax.networks import KHot
 from twinax.types import Array, Bool, Float, Int
 
+WIDEST = 4096
+"""Grids of more cells along a coordinate make no picture."""
+
 
 class GridState(NamedTuple):
     """Where each walker is, and whether it has stopped."""
@@ -119,6 +122,16 @@ class Hypergrid(Environment):
         upper = ops.cast(2 * state.position > self.side - 1, "int32")
         corner = ops.sum(upper * ops.like(2 ** np.arange(self.dim, dtype=np.int32), state.position), -1)
         return ops.where(tiers == self._top_tier, ops.cast(corner, "int32"), -1)
+
+    def picture(self, states: GridState, distribution: np.ndarray) -> np.ndarray | None:
+        """The distribution of the first two coordinates."""
+        if self.side > WIDEST:
+            return None
+        first, second = states.position[:, 0], states.position[:, min(1, self.dim - 1)]
+        if self.dim == 1:
+            return np.bincount(first, distribution, minlength=self.side)[None]
+        cells = first.astype(np.int64) * self.side + second
+        return np.bincount(cells, distribution, minlength=self.side**2).reshape(self.side, self.side)
 
     @property
     def _top_tier(self) -> int:

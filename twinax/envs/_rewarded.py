@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from twinax.envs._black_box import BlackBox
 from twinax.envs._environment import Environment
@@ -80,6 +84,22 @@ class Rewarded(Environment):
         return self.env.stops
 
     @property
+    def fixed_length(self) -> bool:
+        return self.env.fixed_length
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        return self.env.action_shape
+
+    @property
+    def default_network(self) -> str:
+        return self.env.default_network
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.env.files
+
+    @property
     def observation_size(self) -> int:
         return self.env.observation_size
 
@@ -114,8 +134,32 @@ class Rewarded(Environment):
     def log_paths_ratio(self, state: Any) -> Float[Array, "batch backward_actions"] | None:
         return self.env.log_paths_ratio(state)
 
+    def constants(self) -> dict[str, np.ndarray]:
+        rules, reward = self.env.constants(), super().constants()
+        if both := sorted(rules.keys() & reward.keys()):
+            raise TwinaxError(f"{self.env} and its reward {self.reward} both have a constant '{both[0]}'; rename one")
+        return {**rules, **reward}
+
+    def given(self, constants: Mapping[str, Any]) -> Any:
+        bound = super().given(constants)
+        if bound is not self:
+            object.__setattr__(bound, "env", self.env.given(constants))
+        return bound
+
     def objects(self, state: Any) -> Any:
         return self.env.objects(state)
 
     def text(self, objects: Any, index: int) -> str:
         return self.env.text(objects, index)
+
+    def draw(self, objects: Any, index: int) -> np.ndarray | None:
+        return self.env.draw(objects, index)
+
+    def picture(self, states: Any, distribution: np.ndarray) -> np.ndarray | None:
+        return self.env.picture(states, distribution)
+
+    def distance(self, one: Any, other: Any) -> np.ndarray:
+        return self.env.distance(one, other)
+
+    def test_states(self, seed: int) -> Any:
+        return self.env.test_states(seed)

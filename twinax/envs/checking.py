@@ -21,7 +21,7 @@ from twinax.envs._enumeration import TooManyStates, discover, levels
 from twinax.envs._environment import Environment
 from twinax.envs.state_rows import equal, pick, size_of
 from twinax.errors import TwinaxError
-from twinax.networks import KHot
+from twinax.networks import KHot, Tokens, flat
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,10 @@ class EnvReport:
 
 HIGHEST = 1e15
 """A log-reward of this size has a square, and a batch of squares a sum, that a float32 holds."""
+EDGES = 50_000
+"""Edges looked at in a world that is not enumerated."""
+TRIED = 64
+"""Actions that are tried one by one where they must not matter, however many a world has."""
 QUICK_LIMIT = 1000
 """States that a quick check enumerates at most."""
 QUICK_ASKED = 32
@@ -91,12 +95,17 @@ def inspect_env(
     _check_shapes(env, states)
     _check_ends(env, states)
     row, action = (x.astype(np.int32) for x in np.nonzero(env.forward_mask(states)))
+    if target is None and len(row) > EDGES:
+        chosen = np.sort(rng.permutation(len(row))[:EDGES])
+        row, action = row[chosen], action[chosen]
     children = env.step(pick(states, row), action)
     _check_forward(env, pick(states, row), action, children)
     _check_sources(env, states)
     _check_backward(env, states)
     if target is None:
-        longest = int(walk_back(env, states, rng).max())
+        lengths = walk_back(env, states, rng)
+        longest = int(lengths.max())
+        _check_fixed_length(env, states, lengths)
     else:
         longest = _check_graph(env, states, row, action, target)
         walk_back(env, pick(states, rng.permutation(size_of(states))[:2048]), rng)
@@ -110,6 +119,11 @@ def inspect_env(
     same = check_frameworks(env, *edges, pick(objects, few), frameworks, traced=quick)
     done = int(np.asarray(states.done).sum())
     return EnvReport(target is not None, size_of(states), done, len(row), longest, same), met
+
+
+def _some(actions: int) -> list[int]:
+    """All numbers of actions, or some between the first and the last."""
+    return np.unique(np.linspace(0, actions - 1, min(actions, TRIED)).astype(int)).tolist()
 
 
 def _check_reset(env: Environment) -> None:
@@ -134,6 +148,10 @@ def _check_shapes(env: Environment, states: Any) -> None:
         if mask.shape != (number, actions) or mask.dtype != bool:
             raise TwinaxError(f"{name} gives {mask.dtype}{mask.shape}, but it must be bool{(number, actions)}")
     seen = env.observe(states)
+    if isinstance(seen, Tokens):
+        bad = ((seen.ids < 0) | (seen.ids >= seen.vocabulary)).any(-1)
+        refuse(bad, states, f"observe gives a token outside 0..{seen.vocabulary - 1}")
+    seen = flat(seen)
     if isinstance(seen, KHot):
         bad = ((seen.indices < 0) | (seen.indices >= seen.size)).any(-1)
         refuse(bad, states, f"observe gives an index outside 0..{seen.size - 1}")
@@ -168,7 +186,7 @@ def _check_ends(env: Environment, states: Any) -> None:
     refuse(done & allowed.any(1), states, "a done state allows a forward action", allowed.argmax(1))
     refuse(~done & ~allowed.any(1), states, "a state that is not done allows no forward action")
     finished = pick(states, np.flatnonzero(done))
-    for action in range(env.num_actions):
+    for action in _some(env.num_actions):
         actions = np.full(size_of(finished), action, np.int32)
         stayed = equal(env.step(finished, actions), finished)
         refuse(~stayed, finished, "a done state does not stay as it is under step", actions)
@@ -181,7 +199,7 @@ def _check_forward(env: Environment, states: Any, action: np.ndarray, children: 
         ended = np.asarray(children.done)
         refuse(ended != stop, states, "the stop action, and in a world that stops nothing else, must end it", action)
         halted, copies = pick(children, np.flatnonzero(stop)), pick(states, np.flatnonzero(stop))
-        for undo in range(env.num_backward_actions):
+        for undo in _some(env.num_backward_actions):
             undone = env.backward_step(halted, np.full(size_of(halted), undo, np.int32))
             refuse(~equal(undone, copies), copies, "backward_step does not undo the stop action", action[stop])
     rest = np.flatnonzero(~stop)
@@ -238,10 +256,26 @@ def _check_graph(env: Environment, states: Any, row: np.ndarray, action: np.ndar
             states,
             int(level.argmax()),
         )
+    skipped = level[target] != level[row] + 1  # a shorter way to the same state
+    if env.fixed_length and skipped.any():
+        fail(
+            "fixed_length holds in no world where two paths to a state differ in length",
+            states,
+            int(target[skipped.argmax()]),
+        )
+    _check_fixed_length(env, states, level)
     ratio = env.log_paths_ratio(states)
     if ratio is not None:
         _check_path_counts(states, level, row, target, rest, undo, np.asarray(ratio, np.float64))
     return longest
+
+
+def _check_fixed_length(env: Environment, states: Any, lengths: np.ndarray) -> None:
+    """Some length of a path from the source to each state; where all are equal, that of any path will do."""
+    other = np.asarray(states.done) & (lengths != env.max_steps)
+    if env.fixed_length and other.any():
+        row = int(other.argmax())
+        fail(f"fixed_length says {env.max_steps} actions for every trajectory, not {lengths[row]}", states, row)
 
 
 def _check_path_counts(states, level, row, target, rest, undo, ratio) -> None:
@@ -288,5 +322,13 @@ def _check_values(env: Environment, objects: Any) -> None:
     for box in black_boxes(env):
         box.check(env, objects)
     if env.num_modes:
-        mode = np.asarray(env.mode(objects))
-        refuse((mode < -1) | (mode >= env.num_modes), objects, f"mode gives a number outside -1..{env.num_modes - 1}")
+        if type(env).modes is Environment.modes:
+            mode = np.asarray(env.mode(objects))
+            bad = (mode < -1) | (mode >= env.num_modes)
+            refuse(bad, objects, f"mode gives a number outside -1..{env.num_modes - 1}")
+        modes = np.asarray(env.modes(objects))
+        if modes.shape != (number, env.num_modes) or modes.dtype != bool:
+            raise TwinaxError(
+                f"modes gives {modes.dtype}{modes.shape}, but it must be bool{(number, env.num_modes)}: a column for "
+                "each mode"
+            )

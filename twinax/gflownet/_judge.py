@@ -137,6 +137,6 @@ class Judging:
         }
         pictures = {"target": target, "learned": learned, "sampled": sampled}
         for name, distribution in pictures.items():
-            if (picture := _metrics.marginal(graph, distribution)) is not None:
+            if (picture := self.problem.env.picture(graph.states, distribution)) is not None:
                 metrics[f"picture/{name}"] = picture
         return metrics

@@ -20,9 +20,6 @@ from twinax.errors import TwinaxError
 from twinax.gflownet import _exact
 from twinax.types import Array, Bool, Int
 
-WIDEST = 4096
-"""Coordinates at and above this make no picture."""
-
 
 @checked
 @dataclass(frozen=True)
@@ -79,8 +76,7 @@ class Samples:
         objects = tree.map_leaves(lambda kept, x: ops.write_rows(kept, start, x), self.objects, final)
         modes = self.modes
         if env.num_modes:
-            ids = ops.arange(env.num_modes, self.added)
-            modes = modes | ops.any(env.mode(final)[:, None] == ids[None], 0)
+            modes = modes | ops.any(env.modes(final), 0)
         return Samples(objects, ring.counted(self.added, batch, size), modes)
 
 
@@ -152,18 +148,3 @@ def correlation(a: np.ndarray, b: np.ndarray) -> float:
     a, b = a - a.mean(), b - b.mean()
     scale = np.sqrt((a * a).sum() * (b * b).sum())
     return float((a * b).sum() / scale) if scale > 0 else float("nan")
-
-
-def marginal(graph: Enumeration, distribution: np.ndarray) -> np.ndarray | None:
-    """The distribution of the first two coordinates of worlds whose `position` is whole numbers; None otherwise."""
-    position = getattr(graph.states, "position", None)
-    if position is None or position.ndim != 2 or position.dtype.kind not in "iu" or not position.size:
-        return None
-    if position.min() < 0 or position.max() >= WIDEST:
-        return None
-    position = position.astype(np.int64)
-    first, second = position[:, 0], position[:, min(1, position.shape[1] - 1)]
-    sides = int(position.max()) + 1
-    if position.shape[1] == 1:
-        return np.bincount(first, distribution, minlength=sides)[None]
-    return np.bincount(first * sides + second, distribution, minlength=sides * sides).reshape(sides, sides)

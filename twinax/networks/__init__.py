@@ -5,10 +5,11 @@ from twinax.networks._conv import Conv1d, Conv2d
 from twinax.networks._distributions import Categorical, Normal
 from twinax.networks._embedding import Embedding
 from twinax.networks._impala import Impala
-from twinax.networks._layers import ACTIVATIONS, ActingLinear, KHot, Linear, acting, activation
+from twinax.networks._layers import ACTIVATIONS, ActingLinear, Linear, acting, activation
 from twinax.networks._mlp import MLP, Ensemble, input_gradient, join_inputs, perceptron
 from twinax.networks._noisy import NoisyLinear, check_noise
 from twinax.networks._norms import GroupNorm, LayerNorm
+from twinax.networks._observations import Graph, KHot, Tokens, flat, width
 from twinax.networks._own import NetworkFactory, NetworkSpec, factory_name, make_own
 from twinax.networks._recurrent import GRU, LSTM, GRUCell, LSTMCell
 from twinax.networks._residual import ResidualBlock, ResidualMLP
@@ -29,6 +30,7 @@ __all__ = [
     "Embedding",
     "Ensemble",
     "GRUCell",
+    "Graph",
     "GroupNorm",
     "Impala",
     "KHot",
@@ -43,6 +45,7 @@ __all__ = [
     "ResNet",
     "ResidualBlock",
     "ResidualMLP",
+    "Tokens",
     "TransformerEncoder",
     "TransformerEncoderLayer",
     "acting",
@@ -51,10 +54,12 @@ __all__ = [
     "check_noise",
     "ema",
     "factory_name",
+    "flat",
     "frozen",
     "input_gradient",
     "join_inputs",
     "make_own",
     "num_parameters",
     "perceptron",
+    "width",
 ]

@@ -11,8 +11,8 @@ import numpy as np
 
 from twinax import ops
 from twinax.errors import UnknownName
-from twinax.tree import record, static
-from twinax.types import Array, Float, Int
+from twinax.networks._observations import KHot
+from twinax.types import Array
 
 ACTIVATIONS: dict[str, Callable] = {
     "relu": ops.relu,
@@ -50,21 +50,6 @@ def activation_slope(name: str) -> Callable:
     if name not in SLOPES:
         raise UnknownName("activation with a derivative", name, SLOPES)
     return SLOPES[name]
-
-
-@record
-class KHot:
-    """Rows that are 1 at a few distinct indices: what one-hot coded coordinates are, kept short.
-
-    A `Linear` layer adds the matching columns of its weight instead of multiplying zeros.
-    """
-
-    indices: Int[Array, "*batch k"]
-    size: int = static()
-
-    def dense(self, dtype: Any) -> Float[Array, "*batch size"]:
-        """The same rows written out."""
-        return ops.sum(ops.one_hot(self.indices, self.size, dtype), -2)
 
 
 class Linear(eqx.Module):

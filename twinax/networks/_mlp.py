@@ -14,6 +14,7 @@ from twinax import ops, tree
 from twinax.errors import TwinaxError
 from twinax.networks._layers import ActingLinear, Linear, activation, activation_slope
 from twinax.networks._norms import LayerNorm
+from twinax.networks._observations import flat
 from twinax.types import Array
 
 M = TypeVar("M", bound=eqx.Module)
@@ -83,7 +84,7 @@ class MLP(eqx.Module):
 
 def perceptron(layers: Sequence[Linear | ActingLinear], act: str, x: Any) -> Array:
     """Apply linear layers with an activation between them."""
-    function = activation(act)
+    function, x = activation(act), flat(x)
     for layer in layers[:-1]:
         x = function(layer(x))
     return layers[-1](x)

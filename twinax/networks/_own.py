@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax.tree_util as jtu
@@ -26,6 +26,9 @@ class NetworkSpec:
     """What it sees, as NumPy arrays with a batch of 1."""
     heads: Mapping[str, int]
     """Columns of each head; none where the network may choose."""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """How the columns of a head are arranged, where it is not in one row: (places, words) has a column for each word at
+    each place, place by place."""
 
     @property
     def outputs(self) -> int:

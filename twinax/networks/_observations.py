@@ -1,0 +1,83 @@
+"""What networks see besides plain rows of numbers: coordinates, tokens and graphs, kept short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twinax import ops
+from twinax.errors import TwinaxError
+from twinax.tree import record, static
+from twinax.types import Array, Float, Int
+
+
+@record
+class KHot:
+    """Rows that are 1 at a few distinct indices: what one-hot coded coordinates are, kept short.
+
+    A `Linear` layer adds the matching columns of its weight instead of multiplying zeros.
+    """
+
+    indices: Int[Array, "*batch k"]
+    size: int = static()
+
+    def dense(self, dtype: Any) -> Float[Array, "*batch size"]:
+        """The same rows written out."""
+        return ops.sum(ops.one_hot(self.indices, self.size, dtype), -2)
+
+
+@record
+class Tokens:
+    """Rows of tokens, such as the letters of a sequence, one for each place.
+
+    >>> import numpy as np
+    >>> Tokens(np.array([[0, 2]]), vocabulary=3).khot().dense("float32").tolist()
+    [[1.0, 0.0, 0.0, 0.0, 0.0, 1.0]]
+    """
+
+    ids: Int[Array, "*batch places"]
+    """From 0 to vocabulary - 1."""
+    vocabulary: int = static()
+
+    def khot(self) -> KHot:
+        """The same, each place one-hot coded: what an MLP reads."""
+        places = self.ids.shape[-1]
+        return KHot(self.ids + ops.arange(places, self.ids) * self.vocabulary, places * self.vocabulary)
+
+
+@record
+class Graph:
+    """Dense graphs: what is known of each node, and of each ordered pair of nodes.
+
+    >>> import numpy as np
+    >>> width(Graph(np.zeros((1, 3, 2)), np.zeros((1, 3, 3, 1))))
+    15
+    """
+
+    nodes: Float[Array, "*batch nodes features"]
+    edges: Float[Array, "*batch nodes nodes kinds"]
+    """Entry [i, j] is what leads from i to j; 0 where there is nothing."""
+
+
+def flat(observation: Any) -> Any:
+    """What an MLP reads of an observation: a flat row of numbers, or a `KHot` that stands for one."""
+    if isinstance(observation, Tokens):
+        return observation.khot()
+    if isinstance(observation, Graph):
+        nodes, edges = observation.nodes, observation.edges
+        batch = nodes.shape[:-2]
+        return ops.concat([nodes.reshape(*batch, -1), edges.reshape(*batch, -1)], -1)
+    return observation
+
+
+def width(observation: Any) -> int:
+    """How many numbers an MLP reads of an observation; only what is flat, or can be made so, has such a number."""
+    seen = flat(observation)
+    if isinstance(seen, KHot):
+        return seen.size
+    shape = tuple(seen.shape) if hasattr(seen, "shape") else ()
+    if len(shape) != 2:
+        raise TwinaxError(
+            "what is observed is no flat row of numbers, so an MLP cannot read it; give a network that does with "
+            "network=..., or policy.network=package.module:Name"
+        )
+    return shape[1]
