@@ -30,10 +30,15 @@ class BitStrings(Environment):
 
     length: int
     stops = False
+    fixed_length = True
 
     @property
     def num_actions(self):
         return 2 * self.length
+
+    @property
+    def action_shape(self):
+        return (self.length, 2)
 
     @property
     def num_backward_actions(self):
@@ -79,8 +84,8 @@ class BitStrings(Environment):
 
     def log_reward(self, state):
         # Neighbours that agree, and a weight for each place: no two strings are worth the same.
-        ones = ops.cast(state.bits > 0, "float32")
-        weights = ops.cast(ops.like(np.arange(self.length) + 0.5, ones), ones) * 0.3
+        weights = ops.like((np.arange(self.length) + 0.5) * 0.3, state.bits)
+        ones = ops.cast(state.bits > 0, weights)
         return ops.sum(ones * weights, -1) - ops.sum(ops.abs(ones[:, 1:] - ones[:, :-1]), -1)
 
     def log_paths_ratio(self, state):
@@ -93,6 +98,7 @@ class LeftToRight(BitStrings):
 
     num_actions = 2
     num_backward_actions = 1
+    action_shape = (2,)
 
     def _place(self, state):
         return ops.cast(ops.sum(ops.cast(state.bits >= 0, "int32"), -1), "int32")

@@ -104,7 +104,16 @@ def test_every_objective_takes_a_batch_with_what_it_needs():
 
     grid = np.log(np.full((2, 3), 0.5, np.float32))
     grids = dict.fromkeys(
-        ("log_flow", "state_log_reward", "log_pf_stop", "log_inflow", "log_outflow", "log_final_flow"), grid
+        (
+            "log_flow",
+            "state_log_reward",
+            "state_log_energy",
+            "log_pf_stop",
+            "log_inflow",
+            "log_outflow",
+            "log_final_flow",
+        ),
+        grid,
     )
     for name, known in tx.gflownet.objectives.OBJECTIVES.items():
         scores = tx.bridge.batch_from_torch(

@@ -32,7 +32,7 @@ WORLDS = {
     "bits": BitStrings(3),
     "left-to-right": LeftToRight(4),
 }
-NEEDS = frozenset({"log_flow", "log_z", "state_log_reward", "log_pf_stop", "log_inflow"})
+NEEDS = frozenset({"log_flow", "log_z", "state_log_reward", "state_log_energy", "log_pf_stop", "log_inflow"})
 FM = frozenset({"log_inflow"})
 LOG_Z = np.array([0.5, 0.75])
 

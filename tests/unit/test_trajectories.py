@@ -278,7 +278,7 @@ def test_backward_choices_have_the_policy_s_distribution():
 # Scores
 
 
-NEEDS = frozenset({"log_flow", "log_z", "state_log_reward", "log_pf_stop", "log_inflow"})
+NEEDS = frozenset({"log_flow", "log_z", "state_log_reward", "state_log_energy", "log_pf_stop", "log_inflow"})
 
 
 def scores_in(framework, env, policy, trajectories, kind):

@@ -35,9 +35,11 @@ def check_conditions(env: Environment, objective: str, needs: frozenset[str], st
                 f"{objective} divides by P_F(stop | s), but in {env} the state {_first(states, stuck)} cannot stop; "
                 f"use {_instead(objective)}, which does not need it"
             )
-    if "state_log_reward" in needs:
+    for name, read in (("state_log_reward", env.log_reward), ("state_log_energy", env.log_energy)):
+        if name not in needs:
+            continue
         try:
-            reward = np.asarray(env.log_reward(states), np.float64)
+            reward = np.asarray(read(states), np.float64)
         except TwinaxError as error:  # a function that knows finished objects alone
             raise TwinaxError(
                 f"{objective} reads the reward of unfinished states, but {error}; make it answer for those as well, or "

@@ -67,16 +67,53 @@ def scheduled(values: Float[Array, " 3"], step: Any) -> Float[Array, ""]:
     return ops.where(steps > 0, start + (end - start) * done, start)
 
 
+WIDE = 64
+"""Spaces of more actions than this are drawn by levels: a number for each action would cost more than the policy."""
+
+
+def action_draws(actions: int, shape: tuple[int, ...]) -> int:
+    """How many uniform numbers choose one of so many actions, which are arranged in a shape."""
+    return actions if actions <= WIDE else len(shape)
+
+
 def sample_actions(
     logits: Float[Array, "batch actions"],
     mask: Bool[Array, "batch actions"],
-    uniform: Float[Array, "batch actions"],
+    uniform: Float[Array, "batch numbers"],
     explore: Float[Array, " batch"],
     epsilon: Any,
     temperature: Any,
+    shape: tuple[int, ...] = (),
 ) -> Int[Array, " batch"]:
-    """Arg-max of logits plus Gumbel draws: equal draws give equal actions in every framework."""
+    """Equal draws give equal actions in every framework: the arg-max of logits plus Gumbel draws where there is a
+    number for each action, otherwise level by level of the shape, with one number for each."""
     logits = ops.where((explore < epsilon)[..., None], 0.0 * logits, logits / temperature)
+    if action_draws(logits.shape[-1], shape) < logits.shape[-1]:
+        return _by_levels(logits, mask, uniform, shape)
     gumbel = -ops.log(-ops.log(uniform))
     # Minus infinity, since logits divided by a small temperature may be below any finite number.
     return ops.argmax(ops.where(mask, logits + gumbel, -np.inf))
+
+
+def _by_levels(logits: Array, mask: Array, uniform: Array, shape: tuple[int, ...]) -> Int[Array, " batch"]:
+    """A place by the weight of its words, then one of its words; with one level just the word."""
+    highest = ops.max(ops.where(mask, logits, -np.inf), -1)[..., None]
+    # In a row in which nothing is allowed the highest is minus infinity, and every action as good as any.
+    weights = ops.where(mask, ops.exp(ops.where(mask, logits - highest, 0.0)), 0.0)
+    if len(shape) == 1:
+        return _inverse(weights, uniform[..., 0])
+    places, words = shape
+    by_place = weights.reshape(-1, places, words)
+    place = _inverse(ops.sum(by_place, -1), uniform[..., 0])
+    row = ops.arange(by_place.shape[0], place) * places + place
+    word = _inverse(ops.take(by_place.reshape(-1, words), ops.cast(row, "int32")), uniform[..., 1])
+    return ops.cast(place * words + word, "int32")
+
+
+def _inverse(weights: Float[Array, "batch choices"], uniform: Float[Array, " batch"]) -> Int[Array, " batch"]:
+    """The first choice at which the running sum of weights passes a share of the whole; never one of weight 0."""
+    running = ops.cumsum(weights, -1)
+    passed = ops.sum(ops.cast(running <= uniform[..., None] * running[..., -1:], "int32"), -1)
+    places = ops.arange(weights.shape[-1], passed)
+    last = ops.max(ops.where(weights > 0, places, 0), -1)
+    return ops.cast(ops.where(passed < last, passed, last), "int32")

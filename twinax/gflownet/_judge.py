@@ -10,11 +10,13 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax import ops, tree
+from twinax.envs import Environment
+from twinax.envs.state_rows import pick, size_of
 from twinax.gflownet import _exact, _metrics, objectives
 from twinax.gflownet._metrics import Samples
 from twinax.gflownet._policy import Networks, backward_log_probs
 from twinax.gflownet._scores import score
-from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout, rollout_draws
+from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout, rollout_draws, undo_draws
 from twinax.noise import Draw
 from twinax.parts import Picture, Title
 from twinax.problem import Metrics, State
@@ -63,22 +65,25 @@ class Judging:
         # Asked for before the first step, so a world that knows its size is not walked through for it.
         if (self.problem.graph is not None) if states is None else states <= limit:
             draws["target"] = Draw((number,))
-            draws["undo"] = Draw((self.problem.env.max_steps, number, self.problem.env.num_backward_actions))
+            draws["undo"] = undo_draws(self.problem.env, number)
         return draws
 
     def tables(self) -> dict[str, Any]:
+        constants = self.problem.env.constants()
+        given = {"constants": constants} if constants else {}
         graph = self.problem.graph
         if graph is None:
-            return {}
+            return given
         done = np.flatnonzero(graph.done)
         return {
+            **given,
             "states": graph.states,
             "objects": jtu.tree_map(lambda x: x[done], graph.states),
             "cumulative": np.cumsum(graph.target_distribution[done]).astype(np.float32),
         }
 
     def measure(self, state: State, draws, tables) -> Metrics:
-        networks, env = state.networks, self.problem.env
+        networks, env = state.networks, self.problem.env.given(tables.get("constants", {}))
 
         def logits(observation):
             return networks.policy(observation).forward_logits
@@ -91,11 +96,11 @@ class Judging:
         measured = {"elbo": objectives.log_z_estimates(scores), "modes": state.carry.modes, "fresh": fresh.last}
         measured["log_z"] = self.problem.objective.log_z(scores)
         measured |= {"objects": state.carry.objects, "added": state.carry.added}
-        if tables:
+        if "states" in tables:
             last = tables["cumulative"].shape[0] - 1
             index = ops.clip(ops.searchsorted(tables["cumulative"], ops.cast(draws["target"], "float32")), 0, last)
             objects = tree.map_leaves(lambda x: ops.take(x, ops.cast(index, "int32")), tables["objects"])
-            measured["eubo"] = objectives.log_z_estimates(estimates(self._undo(networks, objects, draws["undo"])))
+            measured["eubo"] = objectives.log_z_estimates(estimates(self._undo(env, networks, objects, draws["undo"])))
 
             def probabilities(states):
                 return ops.softmax(logits(env.observe(states)), env.forward_mask(states))
@@ -103,8 +108,8 @@ class Judging:
             measured["probabilities"] = ops.map_rows(probabilities, tables["states"], TILE)
         return measured
 
-    def _undo(self, networks: Networks, objects: Any, uniform: Any) -> Trajectories:
-        env, kind = self.problem.env, self.problem.policy.backward
+    def _undo(self, env: Environment, networks: Networks, objects: Any, uniform: Any) -> Trajectories:
+        kind = self.problem.policy.backward
 
         def logits(states):
             out = networks.policy(env.observe(states))
@@ -113,30 +118,36 @@ class Judging:
         return backward_rollout(env, logits, objects, uniform)
 
     def summarise(self, measured: Mapping[str, Any]) -> Metrics:
-        self.problem.env.watch()
+        env = self.problem.env
+        env.watch()
         graph = self.problem.graph
         objects = _metrics.stored(Samples(measured["objects"], measured["added"], measured["modes"]))
         metrics: Metrics = {
             "log_z": float(measured["log_z"]),
             "elbo": float(np.mean(measured["elbo"])),
-            "top_k_reward": _metrics.top_k_reward(self.problem.env, objects, self.problem.metrics.top_k),
+            "top_k_reward": _metrics.top_k_reward(env, objects, self.problem.metrics.top_k),
         }
-        if self.problem.env.num_modes:
+        if env.num_modes:
             metrics["modes_found"] = int(measured["modes"].sum())
+        known = env.log_partition if graph is None else graph.log_z
+        if known is not None:
+            metrics["log_z_error"] = metrics["log_z"] - known
         if graph is None:
-            return metrics
+            fresh = measured["fresh"]
+            return {**metrics, **env.measures(fresh, np.full(size_of(fresh), 1 / size_of(fresh)))}
         exact, learned = _metrics.exact_metrics(graph, measured["probabilities"])
         fresh = _metrics.indices_of(graph, measured["fresh"])
         target, sampled = graph.target_distribution, _metrics.sampled_distribution(graph, objects)
         metrics |= exact
+        done = np.flatnonzero(graph.done)
+        metrics |= env.measures(pick(graph.states, done), learned[done])
         metrics |= {
-            "log_z_error": metrics["log_z"] - graph.log_z,
             "eubo": float(np.mean(measured["eubo"])),
             "sampled_total_variation": _exact.total_variation(sampled, target),
             "reward_correlation": _metrics.correlation(np.log(learned[fresh]), graph.log_reward[fresh]),
         }
         pictures = {"target": target, "learned": learned, "sampled": sampled}
         for name, distribution in pictures.items():
-            if (picture := self.problem.env.picture(graph.states, distribution)) is not None:
+            if (picture := env.picture(graph.states, distribution)) is not None:
                 metrics[f"picture/{name}"] = picture
         return metrics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from twinax.gflownet._judge import PICTURES, TITLES, Judging
 from twinax.gflownet._metrics import MetricOptions, Samples
 from twinax.gflownet._policy import Networks, PolicyOptions, init_networks
 from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
-from twinax.gflownet._trajectories import Trajectories, forward_rollout, rollout_draws
+from twinax.gflownet._trajectories import Given, Trajectories, forward_rollout, rollout_draws
 from twinax.gflownet._use import Using
 from twinax.networks import NetworkFactory
 from twinax.noise import Draw
@@ -107,19 +108,26 @@ class GFlowNet(Problem):
         return rollout_draws(self.env, self.batch_size)
 
     def inputs(self) -> Inputs:
-        return Inputs(settings=self.exploration.settings())
+        constants = self._constants
+        return Inputs(settings=self.exploration.settings(), data={"constants": constants} if constants else {})
+
+    @functools.cached_property
+    def _constants(self) -> dict[str, np.ndarray]:
+        return self.env.constants()
 
     def collect(self, state: State, draws, inputs: Inputs) -> tuple[Samples, Trajectories]:
         policy = state.networks.policy.acting()
+        given = Given(inputs.data.get("constants", {}))
+        env = self.env.given(given.constants)
         trajectories = forward_rollout(
-            self.env,
+            env,
             lambda observation: policy(observation).forward_logits,
             draws["action"],
             draws["explore"],
             scheduled(inputs.settings["epsilon"], state.step),
             scheduled(inputs.settings["temperature"], state.step),
         )
-        return state.carry.update(self.env, trajectories.last), trajectories
+        return state.carry.update(env, trajectories.last), dataclasses.replace(trajectories, given=given)
 
     def scores(self, networks: Networks, batch: Trajectories | Visited, size: int | None = None) -> Scores:
         """The log-probabilities that the objective is made of."""
@@ -142,7 +150,7 @@ class GFlowNet(Problem):
     def compile(self) -> Compile:
         longest = self.env.max_steps + (0 if self.env.stops else 1)
         return Compile(
-            sizes=row_sizes(self.batch_size, longest),
+            sizes=() if self.env.fixed_length else row_sizes(self.batch_size, longest),
             count=self._count,
             prepare=lambda batch: visit(self.env, batch),
             watch=lambda logs: self.env.watch(),
@@ -156,7 +164,7 @@ class GFlowNet(Problem):
     def judge(self) -> Judge:
         judging = Judging(self)
         functions = judging.draws, judging.tables, judging.measure, judging.summarise
-        return Judge(*functions, titles=TITLES, pictures=PICTURES)
+        return Judge(*functions, titles={**TITLES, **self.env.titles}, pictures=PICTURES)
 
     @property
     def prove(self) -> Prove:
@@ -165,7 +173,13 @@ class GFlowNet(Problem):
     @property
     def present(self) -> Present:
         counts = {"trajectories": self.batch_size}
-        return Present(unit=Unit("updates"), counts=counts, describe=self._describe, tables=Using(self).tables)
+        return Present(
+            unit=Unit("updates"),
+            counts=counts,
+            describe=self._describe,
+            sources=self.env.files,
+            tables=Using(self).tables,
+        )
 
     @property
     def use(self) -> Use:

@@ -13,7 +13,7 @@ from typing import Any
 from twinax import ops, tree
 from twinax.envs import Environment
 from twinax.gflownet._policy import Networks, backward_log_probs
-from twinax.gflownet._trajectories import Trajectories
+from twinax.gflownet._trajectories import Given, Trajectories
 from twinax.types import Array, Bool, Float, Int
 
 
@@ -35,6 +35,8 @@ class Scores:
     """The learned log Z, a scalar."""
     state_log_reward: Any = None
     """log R of state t, (time, batch)."""
+    state_log_energy: Any = None
+    """What the world gives for log R of state t on the way, (time, batch)."""
     log_pf_stop: Any = None
     """log P_F of stopping in state t, (time, batch)."""
     log_inflow: Any = None
@@ -80,6 +82,7 @@ class Visited:
     """log R of the finished objects."""
     count: Int[Array, ""]
     """Rows in use."""
+    given: Given
 
     def head(self, size: int) -> Visited:
         """Only the first rows; `size` is at least `count`."""
@@ -107,6 +110,9 @@ def _row_counts(env: Environment, trajectories: Trajectories) -> Int[Array, " ba
 
 def visit(env: Environment, trajectories: Trajectories, size: int | None = None) -> Visited:
     """List the visited states in `size` rows: by default as many as there are, or in JAX as there can be."""
+    env = env.given(trajectories.given.constants)
+    if env.fixed_length and size is None:
+        return _visit_all(env, trajectories)
     trajectories = trajectories.trimmed()
     times, batch = trajectories.actions.shape
     if size is None and ops.framework(trajectories.actions) == "jax":
@@ -130,22 +136,59 @@ def visit(env: Environment, trajectories: Trajectories, size: int | None = None)
         return ops.cast(ops.where(there, start[None] + t, 0), "int32"), there
 
     states = tree.map_leaves(lambda x: gather(x, time), trajectories.states)
+    action = gather(trajectories.actions, ops.clip(time, 0, times - 1))
     previous = gather(trajectories.actions, ops.clip(time - 1, 0, times - 1))
-    place, present = places(0)
-    next_place, next_present = places(1)
+    valid = ops.arange(times, count)[:, None] < trajectories.length[None]
+    return _listed(env, trajectories, states, action, previous, valid, ops.sum(count), places(0), places(1))
+
+
+def _visit_all(env: Environment, trajectories: Trajectories) -> Visited:
+    """The same where all trajectories have one length: nothing has to be gathered."""
+    times, batch = trajectories.actions.shape
+    rows = times + (0 if env.stops else 1)
+
+    def flat(x, times=rows):
+        return x[:times].reshape(times * batch, *x.shape[2:])
+
+    actions = trajectories.actions
+    action = flat(actions) if env.stops else ops.concat([flat(actions, times), actions[-1]])
+    previous = ops.concat([actions[0], flat(actions, rows - 1)])
+    number = ops.arange(rows * batch, actions)
+    place = ops.cast(number[: times * batch].reshape(times, batch), "int32")
+    following = place + batch
+    there = following < rows * batch
+    present = place >= 0
+    states = tree.map_leaves(flat, trajectories.states)
+    nexts = ops.where(there, following, 0), there
+    count = ops.zeros((), actions, "int32") + rows * batch
+    return _listed(env, trajectories, states, action, previous, present, count, (place, present), nexts)
+
+
+def _listed(
+    env: Environment,
+    trajectories: Trajectories,
+    states: Any,
+    action: Array,
+    previous: Array,
+    valid: Array,
+    count: Array,
+    here: tuple[Array, Array],
+    following: tuple[Array, Array],
+) -> Visited:
     return Visited(
         states=states,
         forward_mask=env.forward_mask(states),
-        action=gather(trajectories.actions, ops.clip(time, 0, times - 1)),
+        action=action,
         undo=ops.clip(env.backward_action(states, previous), 0, env.num_backward_actions - 1),
-        place=place,
-        present=present,
-        next_place=next_place,
-        next_present=next_present,
-        valid=ops.arange(times, count)[:, None] < trajectories.length[None],
+        place=here[0],
+        present=here[1],
+        next_place=following[0],
+        next_present=following[1],
+        valid=valid,
         length=trajectories.length,
         log_reward=env.log_reward(trajectories.last),
-        count=ops.sum(count),
+        count=count,
+        given=trajectories.given,
     )
 
 
@@ -164,6 +207,7 @@ def score(
     """
     visited = visit(env, trajectories, size) if isinstance(trajectories, Trajectories) else trajectories
     visited = visited if size is None else visited.head(size)
+    env = env.given(visited.given.constants)
     states, valid = visited.states, visited.valid
     out = networks.policy(env.observe(states))
     logits = out.forward_logits
@@ -177,6 +221,8 @@ def score(
         fields["log_z"] = ops.sum(networks.log_z)
     if "state_log_reward" in needs:
         fields["state_log_reward"] = visited.grid(ops.cast(env.log_reward(states), logits))
+    if "state_log_energy" in needs:
+        fields["state_log_energy"] = visited.grid(ops.cast(env.log_energy(states), logits))
     if "log_pf_stop" in needs:
         fields["log_pf_stop"] = visited.grid(forward[..., env.num_actions - 1])
     if "log_inflow" in needs:

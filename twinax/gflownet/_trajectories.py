@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import field
 from typing import Any
 
 from twinax import ops, tree
 from twinax.envs import Environment
-from twinax.gflownet._exploration import sample_actions
+from twinax.gflownet._exploration import action_draws, sample_actions
 from twinax.noise import Draw
 from twinax.types import Array, Bool, Float, Int
+
+
+@tree.record
+class Given:
+    """What a loss is given besides networks and trajectories: no parameter enters it."""
+
+    constants: dict[str, Any] = field(default_factory=dict)
+    """Those of the world, in the framework of the engine."""
+    targets: Any = None
+    """Networks that follow the trained ones slowly; None where there are none."""
 
 
 @tree.record
@@ -21,12 +32,13 @@ class Trajectories:
     actions: Int[Array, "time batch"]
     length: Int[Array, " batch"]
     """Number of actions."""
+    given: Given = field(default_factory=Given)
 
     def trimmed(self) -> Trajectories:
         """Without the time after the longest trajectory, where shapes may depend on data (not in JAX)."""
         longest = ops.max(self.length)
         states = tree.map_leaves(lambda x: ops.used(x, longest + 1), self.states)
-        return Trajectories(states, ops.used(self.actions, longest), self.length)
+        return Trajectories(states, ops.used(self.actions, longest), self.length, self.given)
 
     @property
     def last(self) -> Any:
@@ -36,13 +48,20 @@ class Trajectories:
 
 def rollout_draws(env: Environment, batch: int) -> dict[str, Draw]:
     """What `forward_rollout` needs."""
-    return {"action": Draw((env.max_steps, batch, env.num_actions)), "explore": Draw((env.max_steps, batch))}
+    numbers = action_draws(env.num_actions, env.action_shape)
+    return {"action": Draw((env.max_steps, batch, numbers)), "explore": Draw((env.max_steps, batch))}
+
+
+def undo_draws(env: Environment, batch: int) -> Draw:
+    """What `backward_rollout` needs."""
+    numbers = action_draws(env.num_backward_actions, (env.num_backward_actions,))
+    return Draw((env.max_steps, batch, numbers))
 
 
 def forward_rollout(
     env: Environment,
     logits: Callable[[Any], Float[Array, "rows actions"]],
-    uniform: Float[Array, "time batch actions"],
+    uniform: Float[Array, "time batch numbers"],
     explore: Float[Array, "time batch"],
     epsilon: Any = 0.0,
     temperature: Any = 1.0,
@@ -50,7 +69,7 @@ def forward_rollout(
     """Act until every trajectory is done; the loop ends with the longest one, not at `max_steps`.
 
     In a compiled loop the network sees fewer and fewer rows: whenever half of the trajectories have ended,
-    the ones still going are gathered into half as many rows.
+    the ones still going are gathered into half as many rows. Where all trajectories have one length, steps are counted.
     """
     batch = uniform.shape[1]
     state = ops.like(env.reset(batch), uniform)
@@ -60,19 +79,22 @@ def forward_rollout(
 
     def going(carry, more_than: int):
         state, _, _, _, t = carry
+        if env.fixed_length:
+            return t < env.max_steps
         return (t < env.max_steps) & (ops.sum(ops.cast(~state.done, "int32")) > more_than)
 
     def act(carry, rows: Rows | None):
         state, states, actions, length, t = carry
         out = logits(env.observe(state)) if rows is None else rows.spread(logits(env.observe(rows.pick(state))))
-        action = sample_actions(out, env.forward_mask(state), uniform[t], explore[t], epsilon, temperature)
+        mask = env.forward_mask(state)
+        action = sample_actions(out, mask, uniform[t], explore[t], epsilon, temperature, env.action_shape)
         moved = env.step(state, action)
         states = tree.map_leaves(lambda buffer, x: ops.set_at(buffer, t + 1, x), states, moved)
         actions = ops.set_at(actions, t, action)
         return moved, states, actions, length + ops.cast(~state.done, length), t + 1
 
     carry = (state, states, actions, length, 0)
-    sizes = _row_counts(batch) if ops.framework(uniform) == "jax" else [batch]
+    sizes = _row_counts(batch) if ops.framework(uniform) == "jax" and not env.fixed_length else [batch]
     for size, smaller in zip(sizes, [*sizes[1:], 0], strict=True):
         rows = None if size == batch else Rows.of_going(carry[0].done, size)
         carry = ops.while_loop(
@@ -121,7 +143,7 @@ def backward_rollout(
     env: Environment,
     logits: Callable[[Any], Float[Array, "batch backward_actions"]],
     final: Any,
-    uniform: Float[Array, "time batch backward_actions"],
+    uniform: Float[Array, "time batch numbers"],
 ) -> Trajectories:
     """From finished objects back to the source, then turned round: a trajectory that ends in each of them."""
     batch, steps = uniform.shape[1], env.max_steps
@@ -136,13 +158,16 @@ def backward_rollout(
 
     def going(carry):
         state, _, _, _, t = carry
+        if env.fixed_length:
+            return t < steps
         return (t < steps) & ~ops.all(at_source(state))
 
     def undo(carry):
         state, states, actions, length, t = carry
         arrived = at_source(state)
         mask = env.backward_mask(state)
-        choice = sample_actions(logits(state), mask, uniform[t], reference + 1.0, 0.0, 1.0)
+        shape = (env.num_backward_actions,)
+        choice = sample_actions(logits(state), mask, uniform[t], reference + 1.0, 0.0, 1.0, shape)
         unstop = state.done if env.stops else state.done & False
         forward = ops.where(unstop, stop, env.forward_action(state, choice))
         parent = env.backward_step(state, choice)

@@ -34,9 +34,9 @@ def detailed_balance(s: Scores) -> tuple[Array, Terms]:
 
 
 def forward_looking(s: Scores) -> tuple[Array, Terms]:
-    """Detailed balance of F(s) = F~(s) R(s), where F~ is learned and F~(x) = 1 at the end."""
+    """Detailed balance of F(s) = F~(s) exp(energy(s)), where F~ is learned and F(x) = R(x) at the end."""
     total = Scores(
-        s.log_pf, s.log_pb, s.log_reward, s.valid, log_flow=ops.where(s.valid, s.log_flow + s.state_log_reward, 0.0)
+        s.log_pf, s.log_pb, s.log_reward, s.valid, log_flow=ops.where(s.valid, s.log_flow + s.state_log_energy, 0.0)
     )
     return detailed_balance(total)
 
@@ -238,13 +238,13 @@ class FlowMatching(Objective):
 class ForwardLooking(Objective):
     """See `forward_looking`."""
 
-    needs = frozenset({"log_flow", "state_log_reward"})
+    needs = frozenset({"log_flow", "state_log_energy"})
 
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
         return forward_looking(s)
 
     def log_z(self, s: Scores) -> Float[Array, ""]:
-        return s.log_flow[0, 0] + s.state_log_reward[0, 0]
+        return s.log_flow[0, 0] + s.state_log_energy[0, 0]
 
 
 @dataclass(frozen=True)
