@@ -106,6 +106,7 @@ def test_every_objective_takes_a_batch_with_what_it_needs():
     grids = dict.fromkeys(
         (
             "log_flow",
+            "logit",
             "state_log_reward",
             "state_log_energy",
             "log_pf_stop",
@@ -120,4 +121,8 @@ def test_every_objective_takes_a_batch_with_what_it_needs():
             log_pf=grid, log_pb=2 * grid, log_reward=np.zeros(3, np.float32), valid=np.ones((2, 3), bool), log_z=1.0,
             objective=name, **grids,
         )  # fmt: skip
+        if known.prior:
+            with pytest.raises(TwinaxError, match="reads the scores of a prior policy"):
+                known()(scores)
+            continue
         assert np.isfinite(float(known()(scores)[0])), name

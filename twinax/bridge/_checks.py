@@ -13,6 +13,7 @@ from twinax.errors import TwinaxError
 GRIDS = {
     "log_flow": "log F of the state at each step",
     "state_log_reward": "log R of the state at each step",
+    "logit": "the logit of each action taken",
     "state_log_energy": "what the world gives for log R of the state at each step",
     "log_pf_stop": "log P_F of stopping in the state at each step",
     "log_inflow": "log of the summed flows into the state at each step",

@@ -36,7 +36,7 @@ class Using:
 
     def sample(self, state: State, number: int, seed: int) -> Objects:
         """The trained policy as it is: without exploration, by the draws of evaluations at steps 0, 1, 2, ..."""
-        env, policy = self.problem.env, state.networks.policy
+        env, policy = self.problem.env, self.problem.judged(state).policy
         parts = []
         for k, first in enumerate(range(0, number, AT_ONCE)):
             rows = min(AT_ONCE, number - first)

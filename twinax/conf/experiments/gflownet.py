@@ -16,7 +16,7 @@ from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import BatchSection, Root, at_least
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError
-from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, objectives, problem
+from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, TargetOptions, objectives, problem
 from twinax.registry import import_code
 
 MOST_LOG_Z = 1_000_000
@@ -71,6 +71,7 @@ class GflownetRoot(Root):
     policy: PolicySection = field(default_factory=PolicySection)
     exploration: Any = field(default_factory=mirror(Exploration))
     metrics: Any = field(default_factory=mirror(MetricOptions))
+    targets: Any = field(default_factory=mirror(TargetOptions))
     optimizer: GflownetOptimizer = field(default_factory=GflownetOptimizer)
 
 
@@ -193,6 +194,7 @@ def build_problem(config: GflownetRoot):
         metrics=make_options(config.metrics),
         log_z=(objective.log_z_init,) * objective.log_z_size,
         network=make_network(config.policy, "policy"),
+        targets=make_options(config.targets),
     )
 
 
