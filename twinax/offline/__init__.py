@@ -4,7 +4,7 @@ from twinax.offline._agent import Agent, Nets, Sizes
 from twinax.offline._collect import collect_gymnasium, collect_maze, label_maze
 from twinax.offline._d4rl import read_d4rl
 from twinax.offline._dataset import Dataset, from_arrays
-from twinax.offline._encoders import ENCODERS, Encoded, encoder, make_encoder
+from twinax.offline._encoders import ENCODERS, encoder, make_encoder
 from twinax.offline._goals import (
     GOAL_PRESETS,
     GoalMixture,
@@ -38,7 +38,6 @@ __all__ = [
     "Agent",
     "BatchOptions",
     "Dataset",
-    "Encoded",
     "GoalMixture",
     "GoalOptions",
     "GymnasiumTask",

@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 
 from twinax import ops
 from twinax.errors import TwinaxError
+from twinax.networks import Encoded
 from twinax.noise import Draw
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, acted, guided, sampled_actions, spread
 from twinax.offline._encoders import make_encoder
 from twinax.offline._losses import aggregate, euler, expectile, scaled, standard_normal_kl
 from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.reward import reward
-from twinax.offline.networks import STDS, Actor, Encoded, Intention, Value
+from twinax.offline.networks import STDS, Actor, Intention, Value
 from twinax.problem import Terms
 
 
