@@ -373,15 +373,10 @@ def problem(
     world: World,
     groups: Mapping[str, Group] | None = None,
     *,
-    worlds: int = 1,
-    train_steps: int = 1,
     optimizer: Optimizer | None = None,
-    parallel: bool = True,
-    evaluation_worlds: int = 16,
-    evaluation_epsilon: float = 0.05,
-    film: bool = True,
+    **settings: Any,
 ) -> Agents:
-    """Agents in a world; without `groups` all of them learn by implicit quantiles.
+    """Agents in a world; without `groups` all of them learn by implicit quantiles. Settings are the fields of `Agents`.
 
     >>> from twinax.envs import TreasureHunt
     >>> problem(TreasureHunt(num_agents=2)).seats
@@ -395,14 +390,4 @@ def problem(
             f"the optimizer has the step size {optimizer.learning_rate} and rates {optimizer.rates}, but each group of "
             "learners has its own; set Learners(learning_rate=...)"
         )
-    return Agents(
-        world=world,
-        groups=named,
-        optimizer=dataclasses.replace(optimizer, rates=rates, clip_by="member"),
-        worlds=worlds,
-        train_steps=train_steps,
-        parallel=parallel,
-        evaluation_worlds=evaluation_worlds,
-        evaluation_epsilon=evaluation_epsilon,
-        film=film,
-    )
+    return Agents(world, named, dataclasses.replace(optimizer, rates=rates, clip_by="member"), **settings)

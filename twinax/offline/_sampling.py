@@ -42,11 +42,6 @@ class BatchOptions:
             raise TwinaxError(f"augment is {self.augment}; it must be between 0 and 1")
 
 
-def number_of_rows(arrays: Arrays) -> int:
-    """Rows that may be drawn."""
-    return arrays["drawable" if "drawable" in arrays else "observations"].shape[0]
-
-
 def batch_draws(options: BatchOptions, size: int) -> dict[str, Draw]:
     """What `sample_batch` needs for a dataset of which `size` rows may be drawn.
 
