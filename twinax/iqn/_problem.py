@@ -24,7 +24,7 @@ from twinax.noise import Draw, below
 from twinax.optimizer import Optimizer
 from twinax.parts import Compile, Judge, Present, Prove, Unit, Use
 from twinax.problem import Inputs, Metrics, Problem, State, Terms
-from twinax.ranges import check_counts, check_shares
+from twinax.ranges import check_counts, check_range
 from twinax.recipe import remembered
 from twinax.shapes import shapes_of
 
@@ -81,7 +81,7 @@ class Agents(Problem):
         if not self.learners:
             raise TwinaxError("no group of agents learns; give at least one group of Learners")
         check_counts(self, ("worlds", "train_steps", "evaluation_worlds"))
-        check_shares(self, ("evaluation_epsilon",))
+        check_range(self, "between 0 and 1", "evaluation_epsilon")
         for name in self.groups:
             # The name is a part of the names of arrays and of draws.
             if not name.isidentifier():

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from twinax.errors import TwinaxError
+from twinax.ranges import is_number
 from twinax.runs import files, plain, sealed
-from twinax.runs.plain import is_number
 from twinax.train_options import TrainOptions
 
 FORMAT = 2

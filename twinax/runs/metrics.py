@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from twinax.errors import TwinaxError
+from twinax.ranges import is_number
 from twinax.runs import files, plain
-from twinax.runs.plain import is_number
 
 Row = dict[str, Any]
 Account = Mapping[str, Any]

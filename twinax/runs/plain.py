@@ -61,11 +61,6 @@ def loads(text: str) -> Any:
     return value
 
 
-def is_number(value: Any) -> bool:
-    """Whether a value is a number and not a yes or no."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 _DEEPEST = 50
 
 

@@ -15,12 +15,12 @@ import numpy as np
 
 from twinax import console
 from twinax.errors import TwinaxError, require
+from twinax.ranges import is_number
 from twinax.runs import episodes, files, maps, paths, plots, proofs, tables
 from twinax.runs.curves import RunRecord, read_json, read_runs
 from twinax.runs.films import Film
 from twinax.runs.glossary import meaning, rank, tiles, title, titles_of
 from twinax.runs.page import page, section
-from twinax.runs.plain import is_number
 
 _KINDS = {"maps": maps.drawing, "paths": paths.drawing}
 """How pictures are drawn, by what a family says that they are (`twinax.parts.Picture`)."""

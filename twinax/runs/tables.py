@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from twinax.ranges import is_number
 from twinax.runs.curves import RunRecord, common_unit
 from twinax.runs.glossary import rank, title
-from twinax.runs.plain import is_number
 
 _RUN = ("status", "steps", "mode", "parameters", "seed", "seeds", "dtype", "threads")
 _SPEED = ("steps_per_second", "compile_seconds", "seconds")

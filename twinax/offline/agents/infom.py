@@ -17,6 +17,7 @@ from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.reward import reward
 from twinax.offline.networks import STDS, Actor, Intention, Value
 from twinax.problem import Terms
+from twinax.ranges import check_known
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +66,7 @@ class InFOM(Agent):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("aggregation", ("min", "mean"))
-        self.known("latents", ("prior", "encoding"))
-        self.known("std", STDS)
+        check_known(self, aggregation=("min", "mean"), latents=("prior", "encoding"), std=STDS)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action

@@ -22,6 +22,7 @@ from twinax.offline._agent import (
 from twinax.offline._losses import advantage_weights, behaviour_cloning, scaled, td_loss, value_loss
 from twinax.offline.networks import STDS, Actor, Value
 from twinax.problem import Terms
+from twinax.ranges import check_known
 
 EXTRACTIONS = ("awr", "ddpgbc")
 
@@ -47,8 +48,7 @@ class IQL(Agent):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("extraction", EXTRACTIONS)
-        self.known("std", STDS)
+        check_known(self, extraction=EXTRACTIONS, std=STDS)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
