@@ -13,6 +13,7 @@ from twinax import ops
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
 from twinax.offline._encoders import encoder, make_encoder, with_encoders
+from twinax.offline._losses import behaviour_cloning
 from twinax.problem import Terms
 from twinax.ranges import check_range
 
@@ -270,6 +271,12 @@ def cloning_terms(distribution: Any, batch: Batch, loss: Any) -> dict[str, Any]:
     """What is shown of behavioural cloning, whose loss without a weight this is."""
     away = ops.stop_gradient(distribution.mode) - batch["actions"]
     return {"bc_log_prob": -loss, "mse": ops.mean(away * away)}
+
+
+def cloned(distribution: Any, batch: Batch) -> tuple[Any, Terms]:
+    """The loss of behavioural cloning."""
+    loss = behaviour_cloning(distribution, batch["actions"])
+    return loss, Terms({"bc_loss": loss}, cloning_terms(distribution, batch, loss))
 
 
 def guided(q: Any, q_loss: Any, distribution: Any, batch: Batch, alpha: float) -> tuple[Any, Terms]:
