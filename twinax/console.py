@@ -17,6 +17,11 @@ def console():
     return Console(width=width, highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
+def warn(sentence: str) -> None:
+    """Say on standard error what does not stop anything."""
+    print(f"warning: {sentence}", file=sys.stderr)
+
+
 def facts(rows: Mapping[str, Any]) -> None:
     """Names and values in two columns."""
     width = max(map(len, rows), default=0)

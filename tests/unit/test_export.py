@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +25,11 @@ from twinax.ppo._exportable import exportable
 SMALL: dict = {"num_envs": 4, "num_steps": 4, "num_minibatches": 2}
 
 
+def state_of(agent, moments) -> Any:
+    """What a policy reads of a state."""
+    return SimpleNamespace(networks={"agent": agent}, carry=SimpleNamespace(observation=moments))
+
+
 def policy_of(world, seed=0, **settings) -> Policy:
     """A policy with numbers everywhere: fresh actors begin nearly indifferent, and fresh statistics do nothing."""
     subject = problem(world, **{"hidden": (16, 8), **SMALL, **settings})
@@ -32,7 +39,7 @@ def policy_of(world, seed=0, **settings) -> Policy:
     if subject.normalise_observations:
         size = world.observation_size
         moments = RunningMoments(rng.normal(size=size), rng.uniform(0.01, 4, size), np.array(100.0))
-    return Policy.of(subject, {"networks": {"agent": agent}, "carry": {"observation": moments}})
+    return Policy.of(subject, state_of(agent, moments))
 
 
 def module_of(policy: Policy):
@@ -233,7 +240,7 @@ def test_a_policy_that_is_not_finite_is_refused():
     subject = problem(Pendulum(), **SMALL)
     agent = tree.map_leaves(lambda x: x * np.float32(np.nan), subject.networks(np.random.default_rng(0)))
     with pytest.raises(TwinaxError, match="the policy is not finite"):
-        Policy.of(subject, {"networks": {"agent": agent}, "carry": {"observation": None}})
+        Policy.of(subject, state_of(agent, None))
 
 
 def test_the_module_is_plain_pytorch():

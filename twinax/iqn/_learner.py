@@ -12,7 +12,7 @@ import numpy as np
 from twinax import ops
 from twinax.arguments import checked
 from twinax.envs.world import World, decode
-from twinax.errors import TwinaxError, UnknownName
+from twinax.errors import TwinaxError
 from twinax.iqn._losses import (
     REDUCTIONS,
     categorical_cross_entropy,
@@ -26,7 +26,7 @@ from twinax.iqn._network import VARIANTS, check_support, expected_return
 from twinax.iqn._replay import Batch, ReplayOptions
 from twinax.networks import NetworkFactory, NetworkSpec, frozen, make_own
 from twinax.noise import Draw
-from twinax.ranges import check_counts, check_finite, check_shares
+from twinax.ranges import check_counts, check_finite, check_known, check_range
 from twinax.types import Array, Float
 
 
@@ -81,16 +81,12 @@ class Learners:
     """What is remembered, and how it is drawn."""
 
     def __post_init__(self):
-        if self.variant not in VARIANTS:
-            raise UnknownName("variant", self.variant, VARIANTS)
-        if self.reduction not in REDUCTIONS:
-            raise UnknownName("reduction", self.reduction, REDUCTIONS)
+        check_known(self, variant=VARIANTS, reduction=REDUCTIONS)
         check_counts(self, ("count", "width", "quantiles", "act_quantiles", "cosines", "batch_size", "atoms"))
         check_counts(self, ("sync_every",), least=0)
-        check_shares(self, ("epsilon", "epsilon_decay", "epsilon_min", "target_rate"))
+        check_range(self, "between 0 and 1", "epsilon", "epsilon_decay", "epsilon_min", "target_rate")
         check_finite(self, ("learning_rate", "kappa", "low", "high"))
-        if self.kappa <= 0:
-            raise TwinaxError(f"kappa is {self.kappa}; it must be above 0")
+        check_range(self, "above 0", "kappa")
         if not isinstance(self.replay, ReplayOptions):
             raise TwinaxError(f"replay is {self.replay!r}; give twinax.iqn.ReplayOptions")
         if self.variant == "c51":

@@ -24,7 +24,7 @@ from twinax.noise import Draw, below
 from twinax.optimizer import Optimizer
 from twinax.parts import Compile, Judge, Present, Prove, Unit, Use
 from twinax.problem import Inputs, Metrics, Problem, State, Terms
-from twinax.ranges import check_counts, check_shares
+from twinax.ranges import check_counts, check_range
 from twinax.recipe import remembered
 from twinax.shapes import shapes_of
 
@@ -81,7 +81,7 @@ class Agents(Problem):
         if not self.learners:
             raise TwinaxError("no group of agents learns; give at least one group of Learners")
         check_counts(self, ("worlds", "train_steps", "evaluation_worlds"))
-        check_shares(self, ("evaluation_epsilon",))
+        check_range(self, "between 0 and 1", "evaluation_epsilon")
         for name in self.groups:
             # The name is a part of the names of arrays and of draws.
             if not name.isidentifier():
@@ -373,15 +373,10 @@ def problem(
     world: World,
     groups: Mapping[str, Group] | None = None,
     *,
-    worlds: int = 1,
-    train_steps: int = 1,
     optimizer: Optimizer | None = None,
-    parallel: bool = True,
-    evaluation_worlds: int = 16,
-    evaluation_epsilon: float = 0.05,
-    film: bool = True,
+    **settings: Any,
 ) -> Agents:
-    """Agents in a world; without `groups` all of them learn by implicit quantiles.
+    """Agents in a world; without `groups` all of them learn by implicit quantiles. Settings are the fields of `Agents`.
 
     >>> from twinax.envs import TreasureHunt
     >>> problem(TreasureHunt(num_agents=2)).seats
@@ -395,14 +390,4 @@ def problem(
             f"the optimizer has the step size {optimizer.learning_rate} and rates {optimizer.rates}, but each group of "
             "learners has its own; set Learners(learning_rate=...)"
         )
-    return Agents(
-        world=world,
-        groups=named,
-        optimizer=dataclasses.replace(optimizer, rates=rates, clip_by="member"),
-        worlds=worlds,
-        train_steps=train_steps,
-        parallel=parallel,
-        evaluation_worlds=evaluation_worlds,
-        evaluation_epsilon=evaluation_epsilon,
-        film=film,
-    )
+    return Agents(world, named, dataclasses.replace(optimizer, rates=rates, clip_by="member"), **settings)

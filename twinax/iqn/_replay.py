@@ -14,7 +14,7 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.arguments import checked
-from twinax.ranges import check_counts, check_shares
+from twinax.ranges import check_counts, check_range
 from twinax.types import Array, Bool, Float, Int
 
 
@@ -47,7 +47,7 @@ class ReplayOptions:
 
     def __post_init__(self):
         check_counts(self, ("memory", "frames", "n_step"))
-        check_shares(self, ("gamma", "alpha", "beta"))
+        check_range(self, "between 0 and 1", "gamma", "alpha", "beta")
 
     @property
     def gap(self) -> int:

@@ -4,6 +4,7 @@ from twinax.networks._attention import MultiheadAttention
 from twinax.networks._conv import Conv1d, Conv2d
 from twinax.networks._distributions import Categorical, Normal
 from twinax.networks._embedding import Embedding
+from twinax.networks._encoded import Encoded
 from twinax.networks._impala import Impala
 from twinax.networks._layers import ACTIVATIONS, ActingLinear, Linear, acting, activation
 from twinax.networks._mlp import MLP, Ensemble, input_gradient, join_inputs, perceptron
@@ -28,6 +29,7 @@ __all__ = [
     "Conv1d",
     "Conv2d",
     "Embedding",
+    "Encoded",
     "Ensemble",
     "GRUCell",
     "Graph",

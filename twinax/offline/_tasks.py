@@ -24,6 +24,7 @@ from twinax.offline._dataset import OUTSIDE, Dataset
 from twinax.offline._notes import say
 from twinax.parts import Picture
 from twinax.problem import Metrics
+from twinax.ranges import check_range
 
 SHOWN = 24
 """Episodes whose paths a picture shows: more would hide each other."""
@@ -92,8 +93,7 @@ class MazeTask(Task):
 
     def __post_init__(self):
         require_reach(self.reach)
-        if self.episodes < 1:
-            raise TwinaxError(f"episodes is {self.episodes}; it must be at least 1")
+        check_range(self, "at least 1", "episodes")
         self.maze.require_free(self.place)
 
     @property
@@ -195,9 +195,7 @@ class GymnasiumTask(Task):
         return f"episodes of {self.name} begin with its own seeds {self.seed} to {last}, whatever the draws"
 
     def __post_init__(self):
-        for label in ("episodes", "copies", "frame_stack"):
-            if getattr(self, label) < 1:
-                raise TwinaxError(f"{label} is {getattr(self, label)}; it must be at least 1")
+        check_range(self, "at least 1", "episodes", "copies", "frame_stack")
 
     def require_like(self, observation: tuple[int, ...], actions: int) -> None:
         require("gymnasium", "offline", "evaluating in Gymnasium environments")

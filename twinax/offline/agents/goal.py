@@ -14,8 +14,8 @@ import numpy as np
 from twinax import ops
 from twinax.networks import MLP
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Link, Loss, Nets, Sizes, cloning_terms, guided, spread
-from twinax.offline._losses import advantage_weights, behaviour_cloning, goal_value_loss, regression, scaled
+from twinax.offline._agent import Agent, Link, Loss, Nets, Sizes, cloned, guided, spread
+from twinax.offline._losses import advantage_weights, goal_value_loss, regression, scaled
 from twinax.offline.agents.iql import IQL
 from twinax.offline.networks import Actor, LogParameter, Metric, Value
 from twinax.problem import Terms
@@ -50,9 +50,7 @@ class GCBC(Agent):
         return {"bc": self.cloning}
 
     def cloning(self, nets: Nets, batch, draws):
-        distribution = nets.online["actor"](batch["observations"], batch["actor_goals"])
-        loss = behaviour_cloning(distribution, batch["actions"])
-        return loss, Terms({"bc_loss": loss}, cloning_terms(distribution, batch, loss))
+        return cloned(nets.online["actor"](batch["observations"], batch["actor_goals"]), batch)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,14 +8,16 @@ from typing import Any, ClassVar
 
 from twinax import ops
 from twinax.errors import TwinaxError
+from twinax.networks import Encoded
 from twinax.noise import Draw
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, acted, guided, sampled_actions, spread
 from twinax.offline._encoders import make_encoder
 from twinax.offline._losses import aggregate, euler, expectile, scaled, standard_normal_kl
 from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.reward import reward
-from twinax.offline.networks import STDS, Actor, Encoded, Intention, Value
+from twinax.offline.networks import STDS, Actor, Intention, Value
 from twinax.problem import Terms
+from twinax.ranges import check_known
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +66,7 @@ class InFOM(Agent):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("aggregation", ("min", "mean"))
-        self.known("latents", ("prior", "encoding"))
-        self.known("std", STDS)
+        check_known(self, aggregation=("min", "mean"), latents=("prior", "encoding"), std=STDS)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action

@@ -15,6 +15,7 @@ from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.reward import reward
 from twinax.offline.networks import STDS, Actor, Bilinear, Value
 from twinax.problem import Terms
+from twinax.ranges import check_known
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ class Contrastive(Agent):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("std", STDS)
+        check_known(self, std=STDS)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
@@ -107,7 +108,7 @@ class TDInfoNCE(Contrastive):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("aggregation", ("mean", "min"))
+        check_known(self, aggregation=("mean", "min"))
 
     def losses(self, phase: str) -> dict[str, Loss]:
         if phase == "pretrain":

@@ -13,15 +13,17 @@ from twinax.offline._agent import (
     Nets,
     Sizes,
     acted,
+    cloned,
     cloning_terms,
     guided,
     latent_of,
     sampled_actions,
     spread,
 )
-from twinax.offline._losses import advantage_weights, behaviour_cloning, scaled, td_loss, value_loss
+from twinax.offline._losses import advantage_weights, scaled, td_loss, value_loss
 from twinax.offline.networks import STDS, Actor, Value
 from twinax.problem import Terms
+from twinax.ranges import check_known
 
 EXTRACTIONS = ("awr", "ddpgbc")
 
@@ -47,8 +49,7 @@ class IQL(Agent):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("extraction", EXTRACTIONS)
-        self.known("std", STDS)
+        check_known(self, extraction=EXTRACTIONS, std=STDS)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
@@ -95,6 +96,4 @@ class IQL(Agent):
 
 def cloning(nets: Nets, batch, draws):
     """Behavioural cloning of the data's actions."""
-    distribution = nets.online["actor"](batch["observations"], latent_of(batch))
-    loss = behaviour_cloning(distribution, batch["actions"])
-    return loss, Terms({"bc_loss": loss}, cloning_terms(distribution, batch, loss))
+    return cloned(nets.online["actor"](batch["observations"], latent_of(batch)), batch)

@@ -13,6 +13,7 @@ from twinax.offline._losses import aggregate, goal_value_loss, off_diagonal, on_
 from twinax.offline.agents.iql import IQL
 from twinax.offline.networks import Metric, Value
 from twinax.problem import Terms
+from twinax.ranges import check_known
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +124,7 @@ class ForwardBackward(LatentIQL):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("aggregation", ("mean", "min"))
+        check_known(self, aggregation=("mean", "min"))
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a, width = sizes.observation, sizes.action, self.width

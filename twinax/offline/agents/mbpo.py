@@ -44,9 +44,6 @@ class MBPOReBRAC(ReBRAC):
 
     def __post_init__(self):
         super().__post_init__()
-        for label in ("rollouts", "rollout_steps"):
-            if getattr(self, label) < 1:
-                raise TwinaxError(f"{label} is {getattr(self, label)}; it must be at least 1")
         if self.capacity < self.rollouts * self.rollout_steps:
             raise TwinaxError(
                 f"capacity is {self.capacity}, but one step imagines {self.rollouts * self.rollout_steps} rows "

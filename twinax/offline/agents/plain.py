@@ -13,6 +13,7 @@ from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.rebrac import ReBRAC
 from twinax.offline.networks import STDS, Actor, Value
 from twinax.problem import Terms
+from twinax.ranges import check_known
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,7 @@ class BC(Agent):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("std", STDS)
+        check_known(self, std=STDS)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         return {
@@ -76,7 +77,7 @@ class FQL(Agent):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("aggregation", ("mean", "min"))
+        check_known(self, aggregation=("mean", "min"))
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action

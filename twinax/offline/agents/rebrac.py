@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from twinax import ops
 from twinax.networks import MLP
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Link, Loss, Nets, Sizes, cloning_terms, spread
+from twinax.offline._agent import Agent, Link, Loss, Nets, Sizes, cloned, spread
 from twinax.offline._encoders import make_encoder
-from twinax.offline._losses import behaviour_cloning, noisy_action, regression, scaled, squared_distance
+from twinax.offline._losses import noisy_action, regression, scaled, squared_distance
 from twinax.offline._sampling import BatchOptions, random_crop
 from twinax.offline.networks import Actor, Value
 from twinax.problem import Terms
@@ -65,9 +65,7 @@ class ReBRAC(Agent):
         return states
 
     def cloning(self, nets: Nets, batch, draws):
-        distribution = nets.online["actor"](self.seen(nets, batch["observations"]))
-        loss = behaviour_cloning(distribution, batch["actions"])
-        return loss, Terms({"bc_loss": loss}, cloning_terms(distribution, batch, loss))
+        return cloned(nets.online["actor"](self.seen(nets, batch["observations"])), batch)
 
     def critic(self, nets: Nets, batch, draws):
         then = self.seen_by_target(nets, batch["next_observations"])
