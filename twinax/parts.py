@@ -167,7 +167,7 @@ class Unit:
     def told(self, steps: int) -> str:
         """So many steps in words."""
         own = f"{steps * self.per_step:,} {self.name}"
-        return own if self.per_step == 1 else f"{own} ({steps:,} steps)"
+        return own if self.per_step == 1 else f"{own} ({steps:,} training steps)"
 
 
 @dataclass(frozen=True)
