@@ -154,7 +154,7 @@ class Unit:
     """What people count while a problem is trained.
 
     >>> Unit("environment steps", 1024, "env_steps").told(10)
-    '10,240 environment steps (10 steps)'
+    '10,240 environment steps (10 training steps)'
     """
 
     name: str = "steps"

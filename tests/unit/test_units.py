@@ -54,7 +54,9 @@ def test_rows_summary_and_speed_are_in_the_unit(probe, tmp_path, capsys):
     assert run.summary["unit"] == {"name": "environment steps", "per_step": 128}
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "jax seed 0: 1,024 environment steps (8 training steps)"
-    assert re.search(r"1,024 environment steps \(8 training steps\), loss .*, ([\d,.]+) environment steps per second", lines[-1])
+    assert re.search(
+        r"1,024 environment steps \(8 training steps\), loss .*, ([\d,.]+) environment steps per second", lines[-1]
+    )
     from twinax.runs.checkpoint import newest_meta
 
     kept = newest_meta(tmp_path / "run")
