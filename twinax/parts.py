@@ -154,7 +154,7 @@ class Unit:
     """What people count while a problem is trained.
 
     >>> Unit("environment steps", 1024, "env_steps").told(10)
-    '10,240 environment steps (10 steps)'
+    '10,240 environment steps (10 training steps)'
     """
 
     name: str = "steps"
@@ -167,7 +167,7 @@ class Unit:
     def told(self, steps: int) -> str:
         """So many steps in words."""
         own = f"{steps * self.per_step:,} {self.name}"
-        return own if self.per_step == 1 else f"{own} ({steps:,} steps)"
+        return own if self.per_step == 1 else f"{own} ({steps:,} training steps)"
 
 
 @dataclass(frozen=True)

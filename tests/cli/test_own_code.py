@@ -160,6 +160,7 @@ def test_what_a_person_brings_is_trained_resumed_elsewhere_and_reported(here):
     assert main(["resume", "run", "--quiet", "trainer.mode=hybrid", "trainer.steps=5"]) == 0
     assert main(["eval", "run", "--seed", "1"]) == 0
     assert main(["report", "run"]) == 0
+    assert main(["list", "keys", *OWN]) == 0
     summary = json.loads((here / "run" / "summary.json").read_text())
     assert summary["steps"] == 5 and summary["problem"]["objective"] == "Huber" and summary["total_variation"] < 1
     stored = conf.restore_run(here / "run")

@@ -268,7 +268,7 @@ def test_offline_agents_are_exported(tmp_path, name):
 
     maze = PointMaze("u")
     data = label_maze(collect_maze(maze, trajectories=4, steps=25), maze, goal=(1.5, 1.5)).normalised("normal")
-    agent = getattr(agents, name)(hidden=(8, 8), actor_norm=True)
+    agent = getattr(agents, name)(hidden=(8, 8), actor_layer_norm=True)
     subject = offline(agent, finetuning=data, batch_size=4, task=MazeTask(maze, (1.5, 1.5), episodes=2))
     x = np.random.default_rng(1).uniform(0, 4, (20, *subject.widths.shape)).astype(np.float32)
     both_forms_act_alike(perturbed(subject, 0.1), x, tmp_path)
@@ -280,8 +280,8 @@ def test_agents_of_a_world_are_exported(tmp_path, variant):
     from twinax.iqn import Learners, ReplayOptions
     from twinax.iqn import problem as agents
 
-    sizes = {"width": 8, "quantiles": 4, "act_quantiles": 4, "cosines": 8, "batch_size": 4}
-    group = Learners(count=2, variant=variant, replay=ReplayOptions(memory=16, frames=2), **sizes)
+    sizes = {"width": 8, "num_quantiles": 4, "num_act_quantiles": 4, "num_cosines": 8, "batch_size": 4}
+    group = Learners(count=2, variant=variant, replay=ReplayOptions(buffer_size=16, frame_stack=2), **sizes)
     subject = agents(TreasureHunt(num_agents=2, turns=6, height=8, width=8), {"learner": group})
     cells = subject.world.view_cells
     x = np.random.default_rng(1).integers(0, len(subject.world.codebook), (50, 2, cells))

@@ -21,8 +21,15 @@ Batch = Mapping[str, Any]
 """Rows of the data by name: observations, actions, next_observations, rewards, masks, and what `needs` adds."""
 PHASES = ("pretrain", "finetune")
 RANGES = {
-    "between 0 and 1": ("discount", "target_rate", "mix"),
-    "at least 1": ("actor_freq", "width", "goals", "flow_steps", "rollouts", "rollout_steps"),
+    "between 0 and 1": ("gamma", "tau", "latent_mix_prob"),
+    "at least 1": (
+        "actor_freq",
+        "latent_dim",
+        "num_flow_goals",
+        "flow_steps",
+        "num_model_rollouts",
+        "num_model_rollout_steps",
+    ),
     "above 0": ("repr_temp", "target_repr_temp"),
     "between 0 and 1, neither of them": ("expectile",),
 }
@@ -85,22 +92,22 @@ class Agent(ABC):
     """Options that all agents have; those of an agent follow.
 
     In a step the losses of the phase are added up and differentiated once; those in `gated` only at every
-    `actor_freq`-th step of finetuning. Targets then go `target_rate` of the way to the networks of before the step.
+    `actor_freq`-th step of finetuning. Targets then go `tau` of the way to the networks of before the step.
     """
 
     _made_by = "such as tx.offline.agents.IQL()"
 
     hidden: tuple[int, ...] = (512, 512, 512, 512)
     """Widths of the hidden layers of every network, from the first to the last."""
-    discount: float = 0.99
+    gamma: float = 0.99
     """Discount of a reward for each step that it lies ahead."""
-    target_rate: float = 0.005
+    tau: float = 0.005
     """Share of the way to the networks that target networks go in each training step."""
     actor_freq: int = 4
     """Training steps of finetuning from one update of the actor to the next."""
-    actor_norm: bool = False
+    actor_layer_norm: bool = False
     """Whether the actor has a LayerNorm after each hidden layer."""
-    value_norm: bool = True
+    value_layer_norm: bool = True
     """Whether values and critics have a LayerNorm after each hidden layer."""
     faithful: bool = False
     """Whether the agent does as the released code does, its errors included."""

@@ -180,7 +180,7 @@ class GymnasiumTask(Task):
     """Its id, such as Pendulum-v1."""
     episodes: int = 50
     """Episodes of an evaluation."""
-    copies: int = 10
+    num_envs: int = 10
     """Environments that run at once."""
     seed: int = 0
     """Of the first copy; every evaluation begins with it."""
@@ -191,11 +191,11 @@ class GymnasiumTask(Task):
 
     @property
     def own_seeds(self) -> str:  # type: ignore[override]
-        last = self.seed + min(self.copies, self.episodes) - 1
+        last = self.seed + min(self.num_envs, self.episodes) - 1
         return f"episodes of {self.name} begin with its own seeds {self.seed} to {last}, whatever the draws"
 
     def __post_init__(self):
-        check_range(self, "at least 1", "episodes", "copies", "frame_stack")
+        check_range(self, "at least 1", "episodes", "num_envs", "frame_stack")
 
     def require_like(self, observation: tuple[int, ...], actions: int) -> None:
         require("gymnasium", "offline", "evaluating in Gymnasium environments")
@@ -230,7 +230,7 @@ class GymnasiumTask(Task):
         require("gymnasium", "offline", "evaluating in Gymnasium environments")
         from twinax.offline._gymnasium import clipped_to_box, make, scaled_to_box
 
-        copies = min(self.copies, self.episodes)
+        copies = min(self.num_envs, self.episodes)
         worlds = [make(self.name, self.settings) for _ in range(copies)]
         quota = [self.episodes // copies + (k < self.episodes % copies) for k in range(copies)]
         own = worlds[0].action_space

@@ -65,7 +65,9 @@ class Bookkeeping:
         before, self.speed, self.compile_seconds = (_number(timing, name) for name in TIMES)
         self.summary: dict[str, Any] = {}
         self.logger = Logger(rows=rows)
-        self.progress = Progress(label or f"{plan.mode} seed {plan.seed}", plan.steps, done, show, problem.present.unit)
+        self.progress = Progress(
+            label or f"{plan.mode} {named_seeds(plan)}", plan.steps, done, show, problem.present.unit
+        )
         self.changes: dict[str, Any] = {}
         """Settings that callbacks changed, for the checkpoint."""
         self.called = False
@@ -274,6 +276,11 @@ def new_run(
             directory.write_origin(problem, settings)
         command = command_line(plan, settings is not None)
         yield stack.enter_context(Bookkeeping(problem, plan, directory, first, settings, command, **options))
+
+
+def named_seeds(plan: TrainOptions) -> str:
+    """The seeds of a run, by their first and last."""
+    return f"seed {plan.seed}" if plan.seeds == 1 else f"seeds {plan.seed} to {plan.seed + plan.seeds - 1}"
 
 
 def owed_row(meta: Mapping[str, Any], rows: Sequence[Row]) -> Row | None:

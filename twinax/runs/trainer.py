@@ -149,7 +149,7 @@ def resume(
             directory if writes else None,
             first,
             settings,
-            str(meta.get("command") or command_line(plan, settings is not None)),
+            _commands(meta, command_line(plan, settings is not None, "resume(run")),
             done=done,
             rows=rows,
             timing=meta,
@@ -214,6 +214,12 @@ def _resumed_plan(
             f"to do; for more use `twinax resume {directory.path} trainer.steps={2 * done or 1000}`"
         )
     return plan
+
+
+def _commands(meta: Mapping[str, Any], latest: str) -> str:
+    """What made a run: the command that began it and those that went on with it, a line for each."""
+    before = [line for line in str(meta.get("command") or "").split("\n") if line]
+    return "\n".join(before if before[-1:] == [latest] else [*before, latest])
 
 
 def _has_finished(directory: RunDirectory, done: int) -> bool:

@@ -54,9 +54,9 @@ class IQL(Agent):
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
         return {
-            "value": Value.init(rng, d, self.hidden, norm=self.value_norm),
-            "critic": Value.init(rng, d + a, self.hidden, members=2, norm=self.value_norm),
-            "actor": Actor.init(rng, d, self.hidden, a, std=self.std, norm=self.actor_norm),
+            "value": Value.init(rng, d, self.hidden, norm=self.value_layer_norm),
+            "critic": Value.init(rng, d + a, self.hidden, members=2, norm=self.value_layer_norm),
+            "actor": Actor.init(rng, d, self.hidden, a, std=self.std, norm=self.actor_layer_norm),
         }
 
     def losses(self, phase: str) -> dict[str, Loss]:
@@ -77,7 +77,7 @@ class IQL(Agent):
     def critic(self, nets: Nets, batch, draws):
         s, a, z = batch["observations"], batch["actions"], latent_of(batch)
         following = nets.fixed["value"](batch["next_observations"], z)
-        y = ops.stop_gradient(batch["rewards"] + self.discount * batch["masks"] * following)
+        y = ops.stop_gradient(batch["rewards"] + self.gamma * batch["masks"] * following)
         loss = td_loss(nets.online["critic"](s, z, a), y)
         return loss, Terms({"critic_loss": loss}, spread("q", y))
 
