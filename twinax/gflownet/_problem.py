@@ -191,6 +191,7 @@ class GFlowNet(Problem):
             describe=self._describe,
             sources=self.env.files,
             tables=Using(self).tables,
+            drawings=Using(self).drawings,
         )
 
     @property

@@ -16,7 +16,7 @@ from typing import Any
 from twinax import recipe, tree
 from twinax.networks import num_parameters
 from twinax.problem import Problem, State
-from twinax.runs import checkpoint, episodes, metrics
+from twinax.runs import checkpoint, episodes, metrics, pictures
 from twinax.runs.deliveries import Deliveries
 from twinax.runs.directory import RunDirectory, builds_problem, container
 from twinax.runs.divergence import Watch, doubt
@@ -217,8 +217,20 @@ class Bookkeeping:
             self.note("tables", f"no tables: {error}")
         else:
             self._tables = {name: {"columns": list(one.columns), "rows": one.rows} for name, one in tables.items()}
-        if self._tables or "tables" in self._notes:
+        self._draw(state)
+        if self._tables or {"tables", "drawings"} & self._notes.keys():
             self._write_summary(self.summary["status"], **self._facts)
+
+    def _draw(self, state: State) -> None:
+        """Put pictures that the family draws at the end beside those of the last evaluation."""
+        if self.directory is None:
+            return
+        try:
+            drawn = self.problem.present.drawings(state)
+        except Exception as error:  # the same stranger's world
+            return self.note("drawings", f"no drawings: {error}")
+        if drawn:
+            pictures.add(self.directory.pictures_path, drawn, self.done)
 
     def _write_summary(self, status: str, **facts: Any) -> None:
         self.summary = self._summarize(status) | facts

@@ -16,13 +16,13 @@ import numpy as np
 from twinax import console
 from twinax.errors import TwinaxError, require
 from twinax.ranges import is_number
-from twinax.runs import episodes, files, maps, paths, plots, proofs, tables
+from twinax.runs import episodes, files, images, maps, paths, plots, proofs, tables
 from twinax.runs.curves import RunRecord, read_json, read_runs
 from twinax.runs.films import Film
 from twinax.runs.glossary import meaning, rank, tiles, title, titles_of
 from twinax.runs.page import page, section
 
-_KINDS = {"maps": maps.drawing, "paths": paths.drawing}
+_KINDS = {"maps": maps.drawing, "paths": paths.drawing, "images": images.drawing}
 """How pictures are drawn, by what a family says that they are (`twinax.parts.Picture`)."""
 _LARGEST_FILM = 5 * 10**6
 """Bytes of a film that still goes into the page, which has to stay one file that opens at once."""
