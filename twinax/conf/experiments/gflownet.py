@@ -11,7 +11,7 @@ from typing import Any
 
 from twinax import Optimizer
 from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sections_of
-from twinax.conf._networks import NetworkSection, make_network
+from twinax.conf._networks import WorldNetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import BatchSection, Root, at_least
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
@@ -53,7 +53,7 @@ class GflownetOptimizer(mirror(Optimizer, leave_out=["rates", "clip_by"])):
 
 
 @dataclass
-class PolicySection(mirror(PolicyOptions), NetworkSection):
+class PolicySection(mirror(PolicyOptions), WorldNetworkSection):
     """The networks."""
 
 
@@ -193,8 +193,8 @@ def build_problem(config: GflownetRoot):
         optimizer=make_options(config.optimizer, rates={"log_z": config.optimizer.log_z_learning_rate}),
         metrics=make_options(config.metrics),
         log_z=(objective.log_z_init,) * objective.log_z_size,
-        network=make_network(config.policy, "policy"),
         targets=make_options(config.targets),
+        network=make_network(config.policy, "policy", env.default_network),
     )
 
 
