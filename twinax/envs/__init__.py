@@ -1,5 +1,7 @@
 """Worlds: their rules as arrays in, arrays out, for every framework."""
 
+from twinax.envs._bit_modes import BitModes
+from twinax.envs._bit_sequences import BitSequences
 from twinax.envs._black_box import BlackBox
 from twinax.envs._brax_checks import check_brax_env
 from twinax.envs._brax_world import BraxWorld
@@ -17,6 +19,8 @@ from twinax.envs._hypergrid import GridState, Hypergrid
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
+from twinax.envs._sequence_rules import SequenceRules, SequenceState
+from twinax.envs._sequences import DoubledLetters, Sequences
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs.biped import Biped, make_biped
 from twinax.envs.checking import EnvReport, check_env
@@ -34,6 +38,8 @@ __all__ = [
     "Acrobot",
     "Actions",
     "Biped",
+    "BitModes",
+    "BitSequences",
     "BlackBox",
     "Box",
     "BraxWorld",
@@ -42,6 +48,7 @@ __all__ = [
     "Control",
     "Corners",
     "Discrete",
+    "DoubledLetters",
     "Enumeration",
     "EnvReport",
     "Environment",
@@ -59,6 +66,9 @@ __all__ = [
     "PointMaze",
     "Reference",
     "Restarting",
+    "SequenceRules",
+    "SequenceState",
+    "Sequences",
     "TooManyStates",
     "TreasureHunt",
     "Uniform",

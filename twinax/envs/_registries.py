@@ -16,8 +16,18 @@ from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs.world import World
 from twinax.registry import Registry
 
-_ENVIRONMENTS: dict[str, type[Environment]] = {"hypergrid": Hypergrid}
-_REWARDS: dict[str, type] = {"uniform": Uniform, "corners": Corners, "bands": GridReward}
+_ENVIRONMENTS: dict[str, type[Environment] | str] = {
+    "hypergrid": Hypergrid,
+    "sequences": "twinax.envs._sequences:Sequences",
+    "bitseq": "twinax.envs._bit_sequences:BitSequences",
+}
+_REWARDS: dict[str, type | str] = {
+    "uniform": Uniform,
+    "corners": Corners,
+    "bands": GridReward,
+    "doubled_letters": "twinax.envs._sequences:DoubledLetters",
+    "bit_modes": "twinax.envs._bit_modes:BitModes",
+}
 _WORLDS: dict[str, type[World]] = {"treasurehunt": TreasureHunt, "cleanup": Cleanup}
 _CONTROLS: dict[str, type[Control]] = {
     **CLASSIC,
