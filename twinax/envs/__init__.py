@@ -21,6 +21,7 @@ from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
 from twinax.envs._sequence_rules import SequenceRules, SequenceState
 from twinax.envs._sequences import DoubledLetters, Sequences
+from twinax.envs._tabulated import QM9Small, Tabulated, TFBind8
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs.biped import Biped, make_biped
 from twinax.envs.checking import EnvReport, check_env
@@ -64,11 +65,14 @@ __all__ = [
     "Moved",
     "Pendulum",
     "PointMaze",
+    "QM9Small",
     "Reference",
     "Restarting",
     "SequenceRules",
     "SequenceState",
     "Sequences",
+    "TFBind8",
+    "Tabulated",
     "TooManyStates",
     "TreasureHunt",
     "Uniform",

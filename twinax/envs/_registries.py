@@ -20,6 +20,9 @@ _ENVIRONMENTS: dict[str, type[Environment] | str] = {
     "hypergrid": Hypergrid,
     "sequences": "twinax.envs._sequences:Sequences",
     "bitseq": "twinax.envs._bit_sequences:BitSequences",
+    "table": "twinax.envs._tabulated:Tabulated",
+    "tfbind8": "twinax.envs._tabulated:TFBind8",
+    "qm9": "twinax.envs._tabulated:QM9Small",
 }
 _REWARDS: dict[str, type | str] = {
     "uniform": Uniform,

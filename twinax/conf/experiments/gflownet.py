@@ -121,6 +121,7 @@ KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
     "gflownet.temperature_logits": "exploration.temperature",
     "env.n_dim": "env.dim",
     "env.length": "env.side",
+    "data": "env.file",
     "environment": "env",
     "environment.dim": "env.dim",
     "environment.side": "env.side",
