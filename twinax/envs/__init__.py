@@ -19,6 +19,7 @@ from twinax.envs._hypergrid import GridState, Hypergrid
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
+from twinax.envs._rna_binding import RNABinding
 from twinax.envs._sequence_rules import SequenceRules, SequenceState
 from twinax.envs._sequences import DoubledLetters, Sequences
 from twinax.envs._tabulated import QM9Small, Tabulated, TFBind8
@@ -66,6 +67,7 @@ __all__ = [
     "Pendulum",
     "PointMaze",
     "QM9Small",
+    "RNABinding",
     "Reference",
     "Restarting",
     "SequenceRules",

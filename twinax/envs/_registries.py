@@ -23,6 +23,7 @@ _ENVIRONMENTS: dict[str, type[Environment] | str] = {
     "table": "twinax.envs._tabulated:Tabulated",
     "tfbind8": "twinax.envs._tabulated:TFBind8",
     "qm9": "twinax.envs._tabulated:QM9Small",
+    "rna": "twinax.envs._rna_binding:RNABinding",
 }
 _REWARDS: dict[str, type | str] = {
     "uniform": Uniform,

@@ -55,5 +55,14 @@ SEQUENCES: Mapping[str, Preset] = {
             "trainer": {"batch_size": 16, "steps": 1_000_000, "evaluate_every": 10_000},
         }
     ),
+    "rna": Preset(
+        {
+            "env": _section("rna"),
+            "policy": {"hidden": [128, 128], "backward": "uniform"},
+            "exploration": {"epsilon": 0.01},
+            "optimizer": {"learning_rate": 1e-4, "log_z_learning_rate": 1e-2, "clip_norm": 10.0},
+            "trainer": {"batch_size": 32, "steps": 5_000},
+        }
+    ),
 }
-"""The settings of gfnx, and of recursion's toy world of doubled letters."""
+"""The settings of gfnx, for RNA those of LS-GFN without its replay, and those of recursion's toy of doubled letters."""
