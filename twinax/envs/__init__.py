@@ -1,5 +1,7 @@
 """Worlds: their rules as arrays in, arrays out, for every framework."""
 
+from twinax.envs._bit_modes import BitModes
+from twinax.envs._bit_sequences import BitSequences
 from twinax.envs._black_box import BlackBox
 from twinax.envs._brax_checks import check_brax_env
 from twinax.envs._brax_world import BraxWorld
@@ -17,6 +19,10 @@ from twinax.envs._hypergrid import GridState, Hypergrid
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
+from twinax.envs._rna_binding import RNABinding
+from twinax.envs._sequence_rules import SequenceRules, SequenceState
+from twinax.envs._sequences import DoubledLetters, Sequences
+from twinax.envs._tabulated import QM9Small, Tabulated, TFBind8
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs.biped import Biped, make_biped
 from twinax.envs.checking import EnvReport, check_env
@@ -34,6 +40,8 @@ __all__ = [
     "Acrobot",
     "Actions",
     "Biped",
+    "BitModes",
+    "BitSequences",
     "BlackBox",
     "Box",
     "BraxWorld",
@@ -42,6 +50,7 @@ __all__ = [
     "Control",
     "Corners",
     "Discrete",
+    "DoubledLetters",
     "Enumeration",
     "EnvReport",
     "Environment",
@@ -57,8 +66,15 @@ __all__ = [
     "Moved",
     "Pendulum",
     "PointMaze",
+    "QM9Small",
+    "RNABinding",
     "Reference",
     "Restarting",
+    "SequenceRules",
+    "SequenceState",
+    "Sequences",
+    "TFBind8",
+    "Tabulated",
     "TooManyStates",
     "TreasureHunt",
     "Uniform",

@@ -14,6 +14,7 @@ from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sect
 from twinax.conf._networks import WorldNetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import BatchSection, Root, at_least
+from twinax.conf.experiments._gflownet_sequences import SEQUENCES
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError
 from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, TargetOptions, objectives, problem
@@ -121,6 +122,7 @@ KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
     "gflownet.temperature_logits": "exploration.temperature",
     "env.n_dim": "env.dim",
     "env.length": "env.side",
+    "data": "env.file",
     "environment": "env",
     "environment.dim": "env.dim",
     "environment.side": "env.side",
@@ -228,6 +230,7 @@ EXPERIMENT = Experiment(
                 **sections_of(ENVIRONMENTS, leave_out=["reward"]),
                 "hypergrid": Preset({"env": Grid()}, choose={"proxy": "easy"}),
                 "grid": GRID,
+                **SEQUENCES,
             },
             open=open_section("environment", leave_out=["reward"]),
             registry=ENVIRONMENTS,
