@@ -8,8 +8,11 @@ from twinax.envs._classic_cars import MountainCar, MountainCarContinuous
 from twinax.envs._classic_poles import Acrobot, CartPole, Pendulum
 from twinax.envs._cleanup import Cleanup
 from twinax.envs._control import Actions, Box, Control, Discrete, Moved, Restarting
+from twinax.envs._dag import DAG, DAGState
+from twinax.envs._dag_rewards import BGe, LinearGaussian
 from twinax.envs._enumeration import Enumeration, TooManyStates, enumerate_states
 from twinax.envs._environment import Environment
+from twinax.envs._frozen_array import FrozenArray
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
@@ -26,6 +29,7 @@ from twinax.envs.world import World
 __all__ = [
     "CLASSIC",
     "CONTROLS",
+    "DAG",
     "ENVIRONMENTS",
     "MAZES",
     "PROBES",
@@ -33,6 +37,7 @@ __all__ = [
     "WORLDS",
     "Acrobot",
     "Actions",
+    "BGe",
     "Biped",
     "BlackBox",
     "Box",
@@ -41,16 +46,19 @@ __all__ = [
     "Cleanup",
     "Control",
     "Corners",
+    "DAGState",
     "Discrete",
     "Enumeration",
     "EnvReport",
     "Environment",
     "Feature",
+    "FrozenArray",
     "GridReward",
     "GridState",
     "GymnasiumWorld",
     "GymnaxWorld",
     "Hypergrid",
+    "LinearGaussian",
     "MazeState",
     "MountainCar",
     "MountainCarContinuous",

@@ -6,6 +6,8 @@ from twinax.envs._brax_world import BraxWorld
 from twinax.envs._classic import CLASSIC
 from twinax.envs._cleanup import Cleanup
 from twinax.envs._control import Control
+from twinax.envs._dag import DAG
+from twinax.envs._dag_rewards import BGe, LinearGaussian
 from twinax.envs._environment import Environment
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
 from twinax.envs._gymnasium_world import GymnasiumWorld
@@ -16,8 +18,14 @@ from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs.world import World
 from twinax.registry import Registry
 
-_ENVIRONMENTS: dict[str, type[Environment]] = {"hypergrid": Hypergrid}
-_REWARDS: dict[str, type] = {"uniform": Uniform, "corners": Corners, "bands": GridReward}
+_ENVIRONMENTS: dict[str, type[Environment]] = {"hypergrid": Hypergrid, "dag": DAG}
+_REWARDS: dict[str, type] = {
+    "uniform": Uniform,
+    "corners": Corners,
+    "bands": GridReward,
+    "bge": BGe,
+    "linear_gaussian": LinearGaussian,
+}
 _WORLDS: dict[str, type[World]] = {"treasurehunt": TreasureHunt, "cleanup": Cleanup}
 _CONTROLS: dict[str, type[Control]] = {
     **CLASSIC,
