@@ -9,7 +9,9 @@ from typing import Any
 from twinax.errors import TwinaxError
 from twinax.registry import Registry
 
-READERS: Mapping[str, Any] = Registry("data", {"tfbind8": "twinax.commands._tfbind8:read"})
+READERS: Mapping[str, Any] = Registry(
+    "data", {"tfbind8": "twinax.commands._tfbind8:read", "sachs": "twinax.commands._sachs:read"}
+)
 """By name, `(package, out) -> facts`: a function that writes a file and says what is in it."""
 
 

@@ -10,8 +10,11 @@ from twinax.envs._classic_cars import MountainCar, MountainCarContinuous
 from twinax.envs._classic_poles import Acrobot, CartPole, Pendulum
 from twinax.envs._cleanup import Cleanup
 from twinax.envs._control import Actions, Box, Control, Discrete, Moved, Restarting
+from twinax.envs._dag import DAG, DAGState
+from twinax.envs._dag_rewards import BGe, LinearGaussian
 from twinax.envs._enumeration import Enumeration, TooManyStates, enumerate_states
 from twinax.envs._environment import Environment
+from twinax.envs._frozen_array import FrozenArray
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
@@ -32,6 +35,7 @@ from twinax.envs.world import World
 __all__ = [
     "CLASSIC",
     "CONTROLS",
+    "DAG",
     "ENVIRONMENTS",
     "MAZES",
     "PROBES",
@@ -39,6 +43,7 @@ __all__ = [
     "WORLDS",
     "Acrobot",
     "Actions",
+    "BGe",
     "Biped",
     "BitModes",
     "BitSequences",
@@ -49,17 +54,20 @@ __all__ = [
     "Cleanup",
     "Control",
     "Corners",
+    "DAGState",
     "Discrete",
     "DoubledLetters",
     "Enumeration",
     "EnvReport",
     "Environment",
     "Feature",
+    "FrozenArray",
     "GridReward",
     "GridState",
     "GymnasiumWorld",
     "GymnaxWorld",
     "Hypergrid",
+    "LinearGaussian",
     "MazeState",
     "MountainCar",
     "MountainCarContinuous",

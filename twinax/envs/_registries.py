@@ -24,6 +24,7 @@ _ENVIRONMENTS: dict[str, type[Environment] | str] = {
     "tfbind8": "twinax.envs._tabulated:TFBind8",
     "qm9": "twinax.envs._tabulated:QM9Small",
     "rna": "twinax.envs._rna_binding:RNABinding",
+    "dag": "twinax.envs._dag:DAG",
 }
 _REWARDS: dict[str, type | str] = {
     "uniform": Uniform,
@@ -31,6 +32,8 @@ _REWARDS: dict[str, type | str] = {
     "bands": GridReward,
     "doubled_letters": "twinax.envs._sequences:DoubledLetters",
     "bit_modes": "twinax.envs._bit_modes:BitModes",
+    "bge": "twinax.envs._dag_rewards:BGe",
+    "linear_gaussian": "twinax.envs._dag_rewards:LinearGaussian",
 }
 _WORLDS: dict[str, type[World]] = {"treasurehunt": TreasureHunt, "cleanup": Cleanup}
 _CONTROLS: dict[str, type[Control]] = {

@@ -14,6 +14,7 @@ from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sect
 from twinax.conf._networks import WorldNetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import BatchSection, Root, at_least
+from twinax.conf.experiments import _gflownet_dag
 from twinax.conf.experiments._gflownet_sequences import SEQUENCES
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError
@@ -231,6 +232,7 @@ EXPERIMENT = Experiment(
                 "hypergrid": Preset({"env": Grid()}, choose={"proxy": "easy"}),
                 "grid": GRID,
                 **SEQUENCES,
+                **_gflownet_dag.PRESETS,
             },
             open=open_section("environment", leave_out=["reward"]),
             registry=ENVIRONMENTS,
