@@ -10,7 +10,9 @@ from twinax.envs._cleanup import Cleanup
 from twinax.envs._control import Actions, Box, Control, Discrete, Moved, Restarting
 from twinax.envs._enumeration import Enumeration, TooManyStates, enumerate_states
 from twinax.envs._environment import Environment
+from twinax.envs._grid_landscapes import Cosine, Deceptive, Sparse
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
+from twinax.envs._grid_tiers import Tiers
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
@@ -41,6 +43,8 @@ __all__ = [
     "Cleanup",
     "Control",
     "Corners",
+    "Cosine",
+    "Deceptive",
     "Discrete",
     "Enumeration",
     "EnvReport",
@@ -59,6 +63,8 @@ __all__ = [
     "PointMaze",
     "Reference",
     "Restarting",
+    "Sparse",
+    "Tiers",
     "TooManyStates",
     "TreasureHunt",
     "Uniform",

@@ -14,6 +14,7 @@ from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sect
 from twinax.conf._networks import NetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import BatchSection, Root, at_least
+from twinax.conf.experiments._gflownet_lattice import PRESETS as LATTICE
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError
 from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, objectives, problem
@@ -226,6 +227,7 @@ EXPERIMENT = Experiment(
                 **sections_of(ENVIRONMENTS, leave_out=["reward"]),
                 "hypergrid": Preset({"env": Grid()}, choose={"proxy": "easy"}),
                 "grid": GRID,
+                **LATTICE,
             },
             open=open_section("environment", leave_out=["reward"]),
             registry=ENVIRONMENTS,
