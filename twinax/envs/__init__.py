@@ -15,7 +15,9 @@ from twinax.envs._dag_rewards import BGe, LinearGaussian
 from twinax.envs._enumeration import Enumeration, TooManyStates, enumerate_states
 from twinax.envs._environment import Environment
 from twinax.envs._frozen_array import FrozenArray
+from twinax.envs._grid_landscapes import Cosine, Deceptive, Sparse
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
+from twinax.envs._grid_tiers import Tiers
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
@@ -54,7 +56,9 @@ __all__ = [
     "Cleanup",
     "Control",
     "Corners",
+    "Cosine",
     "DAGState",
+    "Deceptive",
     "Discrete",
     "DoubledLetters",
     "Enumeration",
@@ -81,8 +85,10 @@ __all__ = [
     "SequenceRules",
     "SequenceState",
     "Sequences",
+    "Sparse",
     "TFBind8",
     "Tabulated",
+    "Tiers",
     "TooManyStates",
     "TreasureHunt",
     "Uniform",

@@ -7,7 +7,9 @@ from twinax.envs._classic import CLASSIC
 from twinax.envs._cleanup import Cleanup
 from twinax.envs._control import Control
 from twinax.envs._environment import Environment
+from twinax.envs._grid_landscapes import Cosine, Deceptive, Sparse
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
+from twinax.envs._grid_tiers import Tiers
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import Hypergrid
@@ -34,6 +36,10 @@ _REWARDS: dict[str, type | str] = {
     "bit_modes": "twinax.envs._bit_modes:BitModes",
     "bge": "twinax.envs._dag_rewards:BGe",
     "linear_gaussian": "twinax.envs._dag_rewards:LinearGaussian",
+    "cosine": Cosine,
+    "deceptive": Deceptive,
+    "sparse": Sparse,
+    "tiers": Tiers,
 }
 _WORLDS: dict[str, type[World]] = {"treasurehunt": TreasureHunt, "cleanup": Cleanup}
 _CONTROLS: dict[str, type[Control]] = {

@@ -15,6 +15,7 @@ from twinax.conf._networks import WorldNetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import BatchSection, Root, at_least
 from twinax.conf.experiments import _gflownet_dag
+from twinax.conf.experiments._gflownet_lattice import PRESETS as LATTICE
 from twinax.conf.experiments._gflownet_sequences import SEQUENCES
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError
@@ -233,6 +234,7 @@ EXPERIMENT = Experiment(
                 "grid": GRID,
                 **SEQUENCES,
                 **_gflownet_dag.PRESETS,
+                **LATTICE,
             },
             open=open_section("environment", leave_out=["reward"]),
             registry=ENVIRONMENTS,
