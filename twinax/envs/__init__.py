@@ -1,5 +1,6 @@
 """Worlds: their rules as arrays in, arrays out, for every framework."""
 
+from twinax.envs._alignments import Alignment, read_alignment, simulate_alignment
 from twinax.envs._black_box import BlackBox
 from twinax.envs._brax_checks import check_brax_env
 from twinax.envs._brax_world import BraxWorld
@@ -14,6 +15,7 @@ from twinax.envs._grid_rewards import Corners, GridReward, Uniform
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
+from twinax.envs._phylogeny import ForestState, Parsimony, PhylogeneticTree
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
@@ -33,6 +35,7 @@ __all__ = [
     "WORLDS",
     "Acrobot",
     "Actions",
+    "Alignment",
     "Biped",
     "BlackBox",
     "Box",
@@ -46,6 +49,7 @@ __all__ = [
     "EnvReport",
     "Environment",
     "Feature",
+    "ForestState",
     "GridReward",
     "GridState",
     "GymnasiumWorld",
@@ -55,7 +59,9 @@ __all__ = [
     "MountainCar",
     "MountainCarContinuous",
     "Moved",
+    "Parsimony",
     "Pendulum",
+    "PhylogeneticTree",
     "PointMaze",
     "Reference",
     "Restarting",
@@ -67,4 +73,6 @@ __all__ = [
     "check_env",
     "enumerate_states",
     "make_biped",
+    "read_alignment",
+    "simulate_alignment",
 ]

@@ -9,7 +9,7 @@ from twinax.networks._layers import ACTIVATIONS, ActingLinear, Linear, acting, a
 from twinax.networks._mlp import MLP, Ensemble, input_gradient, join_inputs, perceptron
 from twinax.networks._noisy import NoisyLinear, check_noise
 from twinax.networks._norms import GroupNorm, LayerNorm
-from twinax.networks._observations import Graph, KHot, Tokens, flat, width
+from twinax.networks._observations import Graph, Items, KHot, Tokens, flat, width
 from twinax.networks._own import NetworkFactory, NetworkSpec, factory_name, make_own
 from twinax.networks._recurrent import GRU, LSTM, GRUCell, LSTMCell
 from twinax.networks._residual import ResidualBlock, ResidualMLP
@@ -33,6 +33,7 @@ __all__ = [
     "Graph",
     "GroupNorm",
     "Impala",
+    "Items",
     "KHot",
     "LSTMCell",
     "LayerNorm",
