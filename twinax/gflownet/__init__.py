@@ -2,6 +2,7 @@
 
 from twinax.gflownet import objectives
 from twinax.gflownet._exploration import Exploration
+from twinax.gflownet._likelihood import likelihood_draws, log_probabilities
 from twinax.gflownet._metrics import MetricOptions
 from twinax.gflownet._policy import Networks, Outputs, Policy, PolicyOptions
 from twinax.gflownet._problem import GFlowNet, problem
@@ -21,6 +22,8 @@ __all__ = [
     "Visited",
     "backward_rollout",
     "forward_rollout",
+    "likelihood_draws",
+    "log_probabilities",
     "objectives",
     "problem",
     "score",
