@@ -131,11 +131,12 @@ def test_a_network_sees_the_states_at_the_tops():
     seen = env.observe(state)
     assert seen.present.tolist() == [[True, False, True, True]]
     np.testing.assert_array_equal(seen.features[0, 1], 0)
-    np.testing.assert_array_equal(seen.features[0, 0], env.observe(env.reset(1)).features[0, 0])
-    np.testing.assert_array_equal(seen.features.shape, (1, 4, 6))
-    assert env.observation_size == 4 * 7
+    before = env.observe(env.reset(1)).features[0, 0]
+    np.testing.assert_allclose(before, [1, 0, 1, 0, 1, 0, 0, 0.25])  # A of C and A, A of T and A, C of G and C
+    np.testing.assert_allclose(seen.features[0, 0], [*before[:7], 0.5])
+    assert env.observation_size == 4 * 9
     mixed = env.observe(_merged(env, [1])).features[0, 0]  # 0 and 2 have nothing in common: all of both
-    np.testing.assert_array_equal(mixed, 1)
+    np.testing.assert_allclose(mixed, [1, 1, 1, 1, 1, 1, 1, 0.5])
     every = PhylogeneticTree(sequences=("AAC", "AAC", "CTG", "CTG"), columns="all").observe(env.reset(1))
     np.testing.assert_array_equal(every.features[0, 0].reshape(3, 5).argmax(1), [0, 0, 1])
 

@@ -97,8 +97,8 @@ class Fitted:
     tops: Array
     """The set of states at the top of the tree with each least leaf, (batch, leaves, patterns) of uint8; of a leaf
     that is not the least of its tree, its own set."""
-    changes: Int[Array, " batch"]
-    """Changes within all trees together, over the patterns."""
+    changes: Int[Array, "batch leaves"]
+    """Changes within the tree with each least leaf, over the patterns; of other leaves 0."""
 
 
 def fitch(leaves: Any, weights: Any, left: Any, right: Any, size: Any, last: Any) -> Fitted:
@@ -127,7 +127,7 @@ def fitch(leaves: Any, weights: Any, left: Any, right: Any, size: Any, last: Any
     width = leaves.shape[-1]
     inner = ops.zeros((number - 1, batch, width), leaves)
     buffer = ops.concat([ops.broadcast(leaves[:, None], (number, batch, width)), inner])
-    changes = ops.zeros((batch,), order, "int32")
+    changes = ops.zeros((2 * number - 1, batch), order, "int32")
     most = ops.max(used)
 
     def merge(carry):
@@ -136,15 +136,18 @@ def fitch(leaves: Any, weights: Any, left: Any, right: Any, size: Any, last: Any
         one, other = ops.take(flat, lefts[k]), ops.take(flat, rights[k])
         common = one & other
         apart = (common == 0) & (k < used)[:, None]
-        changes = changes + ops.cast(ops.sum(ops.where(apart, weights, 0), -1), "int32")
+        below = changes.reshape(-1)
+        within = ops.take(below, lefts[k]) + ops.take(below, rights[k])
+        within = within + ops.cast(ops.sum(ops.where(apart, weights, 0), -1), within)
         merged = ops.where(common == 0, one | other, common)
-        return ops.set_at(buffer, number + k, merged), changes, k + 1
+        return ops.set_at(buffer, number + k, merged), ops.set_at(changes, number + k, within), k + 1
 
     buffer, changes, _ = ops.while_loop(lambda carry: carry[2] < most, merge, (buffer, changes, 0))
     leaf = ops.arange(number, order)
     top = line(ops.where(last >= 0, number + last, leaf))
     flat = buffer.reshape((2 * number - 1) * batch, width)
-    return Fitted(ops.take(flat, ops.cast(top * batch + row[:, None], "int32")), changes)
+    lines = ops.cast(top * batch + row[:, None], "int32")
+    return Fitted(ops.take(flat, lines), ops.take(changes.reshape(-1), lines))
 
 
 def _each(x: Any, index: Any) -> Any:

@@ -103,7 +103,7 @@ class PhylogeneticTree(Environment):
     """Seed of the simulated sequences, whatever the seed of a run."""
     columns: str = "telling"
     """What networks see of an alignment: telling, the states that occur at each column by which trees can differ, equal
-    columns once; or all, five states for every site."""
+    columns once, and how many changes and taxa each tree has; or all, five states for every site and nothing else."""
     reward: Any = Parsimony()
     """What a tree pays: `Parsimony`, any function of trees, or a record of one's own."""
     alignment: Alignment = field(init=False, repr=False)
@@ -288,17 +288,30 @@ class PhylogeneticTree(Environment):
     def changes(self, state: ForestState) -> Int[Array, " batch"]:
         """The fewest changes that explain the alignment on the trees of a forest. Columns that need the same number on
         every tree are counted from the beginning."""
-        return self.fitted(state).changes + self.patterns.constant
+        return ops.cast(ops.sum(self.fitted(state).changes, -1), "int32") + self.patterns.constant
 
     def observe(self, state: ForestState) -> Items:
-        """A row of states for each least leaf: 1 where its tree may have that state at its top."""
-        sets = ops.take(self.fitted(state).tops, self.constant("column_pattern", state.last), 2)
+        """A row for each tree, at its least leaf: 1 for each state that it may have at its top.
+
+        Two numbers more, unless all columns are seen as published: its changes per site, and its share of the taxa.
+        Flows depend on them, but for those of forward-looking objectives.
+        """
+        fitted = self.fitted(state)
+        sets = ops.take(fitted.tops, self.constant("column_pattern", state.last), 2)
         there = (sets & self.constant("column_state", state.last)) > 0
-        return Items(ops.cast(there & state.root[..., None], "float32"), state.root)
+        seen = ops.cast(there & state.root[..., None], "float32")
+        if self.columns == "all":
+            return Items(seen, state.root)
+        slot = ops.clip(state.last, 0, self.num_taxa - 1)
+        leaves = ops.where(state.last >= 0, ops.gather(state.size, slot), 1)
+        numbers = (fitted.changes, self.alignment.num_sites), (leaves, self.num_taxa)
+        shares = [ops.where(state.root, ops.cast(x, seen) / most, 0.0)[..., None] for x, most in numbers]
+        return Items(ops.concat([seen, *shares], -1), state.root)
 
     @property
     def observation_size(self) -> int:
-        return self.num_taxa * (1 + len(_columns(self.alignment, self.columns)[0]))
+        more = 0 if self.columns == "all" else 2
+        return self.num_taxa * (1 + more + len(_columns(self.alignment, self.columns)[0]))
 
     def objects(self, state: ForestState) -> dict[str, Array]:
         return {"left": state.left, "right": state.right}
