@@ -35,6 +35,7 @@ EXTRAS = {
     "brax": ("brax", "env=brax"),
     "mujoco": ("mujoco", "walking robots"),
     "mujoco-mjx": ("mujoco", "robots on accelerators"),
+    "rdkit": ("molecules", "env=molecules"),
     "onnx": ("export", "policies as ONNX"),
     "onnxruntime": ("export", "policies as ONNX"),
 }

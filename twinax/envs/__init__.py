@@ -1,6 +1,8 @@
 """Worlds: their rules as arrays in, arrays out, for every framework."""
 
 from twinax.envs._alignments import Alignment, read_alignment, simulate_alignment
+from twinax.envs._bit_modes import BitModes
+from twinax.envs._bit_sequences import BitSequences
 from twinax.envs._black_box import BlackBox
 from twinax.envs._brax_checks import check_brax_env
 from twinax.envs._brax_world import BraxWorld
@@ -15,10 +17,13 @@ from twinax.envs._grid_rewards import Corners, GridReward, Uniform
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
+from twinax.envs._molecules import Molecules, Properties
 from twinax.envs._phylogeny import ForestState, Parsimony, PhylogeneticTree
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
+from twinax.envs._sequence_rules import SequenceRules, SequenceState
+from twinax.envs._sequences import DoubledLetters, Sequences
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs.biped import Biped, make_biped
 from twinax.envs.checking import EnvReport, check_env
@@ -37,6 +42,8 @@ __all__ = [
     "Actions",
     "Alignment",
     "Biped",
+    "BitModes",
+    "BitSequences",
     "BlackBox",
     "Box",
     "BraxWorld",
@@ -45,6 +52,7 @@ __all__ = [
     "Control",
     "Corners",
     "Discrete",
+    "DoubledLetters",
     "Enumeration",
     "EnvReport",
     "Environment",
@@ -56,6 +64,7 @@ __all__ = [
     "GymnaxWorld",
     "Hypergrid",
     "MazeState",
+    "Molecules",
     "MountainCar",
     "MountainCarContinuous",
     "Moved",
@@ -63,8 +72,12 @@ __all__ = [
     "Pendulum",
     "PhylogeneticTree",
     "PointMaze",
+    "Properties",
     "Reference",
     "Restarting",
+    "SequenceRules",
+    "SequenceState",
+    "Sequences",
     "TooManyStates",
     "TreasureHunt",
     "Uniform",

@@ -11,14 +11,27 @@ from twinax.envs._grid_rewards import Corners, GridReward, Uniform
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import Hypergrid
-from twinax.envs._phylogeny import Parsimony, PhylogeneticTree
 from twinax.envs._probes import PROBES
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs.world import World
 from twinax.registry import Registry
 
-_ENVIRONMENTS: dict[str, type[Environment]] = {"hypergrid": Hypergrid, "phylo": PhylogeneticTree}
-_REWARDS: dict[str, type] = {"uniform": Uniform, "corners": Corners, "bands": GridReward, "parsimony": Parsimony}
+_ENVIRONMENTS: dict[str, type[Environment] | str] = {
+    "hypergrid": Hypergrid,
+    "sequences": "twinax.envs._sequences:Sequences",
+    "bitseq": "twinax.envs._bit_sequences:BitSequences",
+    "phylo": "twinax.envs._phylogeny:PhylogeneticTree",
+    "molecules": "twinax.envs._molecules:Molecules",
+}
+_REWARDS: dict[str, type | str] = {
+    "uniform": Uniform,
+    "corners": Corners,
+    "bands": GridReward,
+    "doubled_letters": "twinax.envs._sequences:DoubledLetters",
+    "bit_modes": "twinax.envs._bit_modes:BitModes",
+    "parsimony": "twinax.envs._phylogeny:Parsimony",
+    "properties": "twinax.envs._molecules:Properties",
+}
 _WORLDS: dict[str, type[World]] = {"treasurehunt": TreasureHunt, "cleanup": Cleanup}
 _CONTROLS: dict[str, type[Control]] = {
     **CLASSIC,

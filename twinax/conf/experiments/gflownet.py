@@ -14,6 +14,8 @@ from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sect
 from twinax.conf._networks import NetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import BatchSection, Root, at_least
+from twinax.conf.experiments._gflownet_sequences import SEQUENCES
+from twinax.conf.experiments._gflownet_trees import TREES
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError
 from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, objectives, problem
@@ -226,6 +228,8 @@ EXPERIMENT = Experiment(
                 **sections_of(ENVIRONMENTS, leave_out=["reward"]),
                 "hypergrid": Preset({"env": Grid()}, choose={"proxy": "easy"}),
                 "grid": GRID,
+                **SEQUENCES,
+                **TREES,
             },
             open=open_section("environment", leave_out=["reward"]),
             registry=ENVIRONMENTS,
