@@ -1,5 +1,6 @@
 """Worlds: their rules as arrays in, arrays out, for every framework."""
 
+from twinax.envs._alignments import Alignment, read_alignment, simulate_alignment
 from twinax.envs._bit_modes import BitModes
 from twinax.envs._bit_sequences import BitSequences
 from twinax.envs._black_box import BlackBox
@@ -21,6 +22,8 @@ from twinax.envs._grid_tiers import Tiers
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
+from twinax.envs._molecules import Molecules, Properties
+from twinax.envs._phylogeny import ForestState, Parsimony, PhylogeneticTree
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
@@ -45,6 +48,7 @@ __all__ = [
     "WORLDS",
     "Acrobot",
     "Actions",
+    "Alignment",
     "BGe",
     "Biped",
     "BitModes",
@@ -65,6 +69,7 @@ __all__ = [
     "EnvReport",
     "Environment",
     "Feature",
+    "ForestState",
     "FrozenArray",
     "GridReward",
     "GridState",
@@ -73,11 +78,15 @@ __all__ = [
     "Hypergrid",
     "LinearGaussian",
     "MazeState",
+    "Molecules",
     "MountainCar",
     "MountainCarContinuous",
     "Moved",
+    "Parsimony",
     "Pendulum",
+    "PhylogeneticTree",
     "PointMaze",
+    "Properties",
     "QM9Small",
     "RNABinding",
     "Reference",
@@ -97,4 +106,6 @@ __all__ = [
     "check_env",
     "enumerate_states",
     "make_biped",
+    "read_alignment",
+    "simulate_alignment",
 ]

@@ -27,6 +27,8 @@ _ENVIRONMENTS: dict[str, type[Environment] | str] = {
     "qm9": "twinax.envs._tabulated:QM9Small",
     "rna": "twinax.envs._rna_binding:RNABinding",
     "dag": "twinax.envs._dag:DAG",
+    "phylo": "twinax.envs._phylogeny:PhylogeneticTree",
+    "molecules": "twinax.envs._molecules:Molecules",
 }
 _REWARDS: dict[str, type | str] = {
     "uniform": Uniform,
@@ -40,6 +42,8 @@ _REWARDS: dict[str, type | str] = {
     "deceptive": Deceptive,
     "sparse": Sparse,
     "tiers": Tiers,
+    "parsimony": "twinax.envs._phylogeny:Parsimony",
+    "properties": "twinax.envs._molecules:Properties",
 }
 _WORLDS: dict[str, type[World]] = {"treasurehunt": TreasureHunt, "cleanup": Cleanup}
 _CONTROLS: dict[str, type[Control]] = {

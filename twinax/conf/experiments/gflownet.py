@@ -17,6 +17,7 @@ from twinax.conf._sections import BatchSection, Root, at_least
 from twinax.conf.experiments import _gflownet_dag
 from twinax.conf.experiments._gflownet_lattice import PRESETS as LATTICE
 from twinax.conf.experiments._gflownet_sequences import SEQUENCES
+from twinax.conf.experiments._gflownet_trees import TREES
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError
 from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, TargetOptions, objectives, problem
@@ -235,6 +236,7 @@ EXPERIMENT = Experiment(
                 **SEQUENCES,
                 **_gflownet_dag.PRESETS,
                 **LATTICE,
+                **TREES,
             },
             open=open_section("environment", leave_out=["reward"]),
             registry=ENVIRONMENTS,
