@@ -69,6 +69,12 @@ class Environment(ABC):
         return (self.num_actions,)
 
     @property
+    def in_order(self) -> bool:
+        """Whether each action adds one token at the end of what is observed, behind a first one, and changes none that
+        was there: a network that reads token by token then has nothing to read twice."""
+        return False
+
+    @property
     def default_network(self) -> str:
         """The name of the network that suits it, where nobody asks for another."""
         return "mlp"

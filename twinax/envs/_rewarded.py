@@ -92,6 +92,10 @@ class Rewarded(Environment):
         return self.env.action_shape
 
     @property
+    def in_order(self) -> bool:
+        return self.env.in_order
+
+    @property
     def default_network(self) -> str:
         return self.env.default_network
 

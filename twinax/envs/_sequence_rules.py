@@ -98,6 +98,10 @@ class SequenceRules(Environment):
         return self.order != "variable"
 
     @property
+    def in_order(self) -> bool:
+        return self.order in ("append", "variable")
+
+    @property
     def action_shape(self) -> tuple[int, ...]:
         shapes = {"both": (2, self.num_letters), "any": (self.places, self.num_letters)}
         return shapes.get(self.order, (self.num_actions,))
@@ -182,7 +186,7 @@ class SequenceRules(Environment):
         letters = state.letters
         begin = ops.full((letters.shape[0], 1), self.num_letters + 1, letters)
         written = ops.where(letters < 0, self.num_letters, letters)
-        return Tokens(ops.concat([begin, written], 1), self.num_letters + 2)
+        return Tokens(ops.concat([begin, written], 1), self.num_letters + 2, self.num_letters)
 
     def log_paths_ratio(self, state: SequenceState) -> Float[Array, "batch backward_actions"]:
         # append, variable: one way; both: 2^k ways to k letters; any: k!. All parents have equally many.

@@ -16,6 +16,7 @@ from twinax.envs.state_rows import pick, size_of
 from twinax.gflownet import _exact, _metrics, objectives
 from twinax.gflownet._likelihood import likelihood_draws, log_probabilities, undo
 from twinax.gflownet._metrics import Samples
+from twinax.gflownet._reading import Reader
 from twinax.gflownet._scores import score
 from twinax.gflownet._trajectories import forward_rollout, rollout_draws, undo_draws
 from twinax.noise import Draw
@@ -108,7 +109,7 @@ class Judging:
         def estimates(trajectories):
             return score(env, networks, trajectories, self.problem.policy.backward, self.problem.needs)
 
-        fresh = forward_rollout(env, logits, draws["action"], draws["explore"])
+        fresh = forward_rollout(env, Reader.of(env, networks.policy), draws["action"], draws["explore"])
         scores = estimates(fresh)
         measured = {"elbo": objectives.log_z_estimates(scores), "modes": state.carry.modes, "fresh": fresh.last}
         measured["log_z"] = self.problem.objective.log_z(scores)

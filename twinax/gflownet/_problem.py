@@ -21,6 +21,7 @@ from twinax.gflownet._exploration import Exploration, scheduled
 from twinax.gflownet._judge import PICTURES, TITLES, Judging
 from twinax.gflownet._metrics import MetricOptions, Samples
 from twinax.gflownet._policy import Networks, PolicyOptions, init_networks
+from twinax.gflownet._reading import Reader
 from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
 from twinax.gflownet._targets import TargetOptions
 from twinax.gflownet._trajectories import Given, Trajectories, forward_rollout, rollout_draws
@@ -124,7 +125,7 @@ class GFlowNet(Problem):
         env = self.env.given(given.constants)
         trajectories = forward_rollout(
             env,
-            lambda observation: policy(observation).forward_logits,
+            Reader.of(env, policy),
             draws["action"],
             draws["explore"],
             scheduled(inputs.settings["epsilon"], state.step),

@@ -13,6 +13,7 @@ from typing import Any
 from twinax import ops, tree
 from twinax.envs import Environment
 from twinax.gflownet._policy import Networks, backward_log_probs
+from twinax.gflownet._reading import read_prefixes, reads_on
 from twinax.gflownet._trajectories import Given, Trajectories
 from twinax.types import Array, Bool, Float, Int
 
@@ -89,11 +90,16 @@ class Visited:
     count: Int[Array, ""]
     """Rows in use."""
     given: Given
+    last: Any
+    """The finished states, where rows can be read from these token by token; otherwise None."""
+    spot: Any
+    """Row of each state among all tokens of the finished ones, in that case."""
 
     def head(self, size: int) -> Visited:
         """Only the first rows; `size` is at least `count`."""
         cut = {"states": tree.map_leaves(lambda x: x[:size], self.states)}
-        cut |= {name: getattr(self, name)[:size] for name in ("forward_mask", "action", "undo")}
+        names = ("forward_mask", "action", "undo", *(("spot",) if self.spot is not None else ()))
+        cut |= {name: getattr(self, name)[:size] for name in names}
         return dataclasses.replace(self, **cut)
 
     def grid(self, row: Float[Array, " rows"]) -> Float[Array, "time batch"]:
@@ -145,7 +151,8 @@ def visit(env: Environment, trajectories: Trajectories, size: int | None = None)
     action = gather(trajectories.actions, ops.clip(time, 0, times - 1))
     previous = gather(trajectories.actions, ops.clip(time - 1, 0, times - 1))
     valid = ops.arange(times, count)[:, None] < trajectories.length[None]
-    return _listed(env, trajectories, states, action, previous, valid, ops.sum(count), places(0), places(1))
+    where = trajectory, time
+    return _listed(env, trajectories, states, action, previous, valid, ops.sum(count), places(0), places(1), where)
 
 
 def _visit_all(env: Environment, trajectories: Trajectories) -> Visited:
@@ -167,7 +174,8 @@ def _visit_all(env: Environment, trajectories: Trajectories) -> Visited:
     states = tree.map_leaves(flat, trajectories.states)
     nexts = ops.where(there, following, 0), there
     count = ops.zeros((), actions, "int32") + rows * batch
-    return _listed(env, trajectories, states, action, previous, present, count, (place, present), nexts)
+    where = number % batch, number // batch
+    return _listed(env, trajectories, states, action, previous, present, count, (place, present), nexts, where)
 
 
 def _listed(
@@ -180,7 +188,13 @@ def _listed(
     count: Array,
     here: tuple[Array, Array],
     following: tuple[Array, Array],
+    where: tuple[Array, Array],
 ) -> Visited:
+    last = trajectories.last
+    spot = None
+    if env.in_order:
+        trajectory, time = where
+        spot = ops.cast(trajectory * env.observe(last).ids.shape[-1] + time, "int32")
     return Visited(
         states=states,
         forward_mask=env.forward_mask(states),
@@ -192,9 +206,11 @@ def _listed(
         next_present=following[1],
         valid=valid,
         length=trajectories.length,
-        log_reward=env.log_reward(trajectories.last),
+        log_reward=env.log_reward(last),
         count=count,
         given=trajectories.given,
+        last=last if env.in_order else None,
+        spot=spot,
     )
 
 
@@ -224,7 +240,10 @@ def score(
 
 def _score(env: Environment, networks: Networks, visited: Visited, backward: str, needs: frozenset[str]) -> Scores:
     states, valid = visited.states, visited.valid
-    out = networks.policy(env.observe(states))
+    if reads_on(env, networks.policy):
+        out = read_prefixes(env, networks.policy, visited.last, visited.spot)
+    else:
+        out = networks.policy(env.observe(states))
     logits = out.forward_logits
     forward = ops.log_softmax(logits, visited.forward_mask)
     back = backward_log_probs(env, backward, states, out.backward_logits, logits)

@@ -9,6 +9,7 @@ from typing import Any
 from twinax import ops, tree
 from twinax.envs import Environment
 from twinax.gflownet._exploration import action_draws, sample_actions
+from twinax.gflownet._reading import Logits, Reader
 from twinax.noise import Draw
 from twinax.types import Array, Bool, Float, Int
 
@@ -60,7 +61,7 @@ def undo_draws(env: Environment, batch: int) -> Draw:
 
 def forward_rollout(
     env: Environment,
-    logits: Callable[[Any], Float[Array, "rows actions"]],
+    logits: Logits | Reader,
     uniform: Float[Array, "time batch numbers"],
     explore: Float[Array, "time batch"],
     epsilon: Any = 0.0,
@@ -77,30 +78,36 @@ def forward_rollout(
     actions = ops.zeros((env.max_steps, batch), uniform, "int32")
     length = ops.zeros((batch,), uniform, "int32")
 
+    reader = Reader(env, logits)
+
     def going(carry, more_than: int):
-        state, _, _, _, t = carry
+        state, _, _, _, _, t = carry
         if env.fixed_length:
             return t < env.max_steps
         return (t < env.max_steps) & (ops.sum(ops.cast(~state.done, "int32")) > more_than)
 
     def act(carry, rows: Rows | None):
-        state, states, actions, length, t = carry
-        out = logits(env.observe(state)) if rows is None else rows.spread(logits(env.observe(rows.pick(state))))
+        state, memory, states, actions, length, t = carry
+        if rows is None:
+            out, memory = reader.step(memory, state, t)
+        else:
+            out = rows.spread(reader.step(memory, rows.pick(state), t)[0])
         mask = env.forward_mask(state)
         action = sample_actions(out, mask, uniform[t], explore[t], epsilon, temperature, env.action_shape)
         moved = env.step(state, action)
         states = tree.map_leaves(lambda buffer, x: ops.set_at(buffer, t + 1, x), states, moved)
         actions = ops.set_at(actions, t, action)
-        return moved, states, actions, length + ops.cast(~state.done, length), t + 1
+        return moved, memory, states, actions, length + ops.cast(~state.done, length), t + 1
 
-    carry = (state, states, actions, length, 0)
-    sizes = _row_counts(batch) if ops.framework(uniform) == "jax" and not env.fixed_length else [batch]
+    carry = (state, reader.start(state), states, actions, length, 0)
+    shrinks = ops.framework(uniform) == "jax" and not env.fixed_length and not reader.remembers
+    sizes = _row_counts(batch) if shrinks else [batch]
     for size, smaller in zip(sizes, [*sizes[1:], 0], strict=True):
         rows = None if size == batch else Rows.of_going(carry[0].done, size)
         carry = ops.while_loop(
             lambda carry, smaller=smaller: going(carry, smaller), lambda carry, rows=rows: act(carry, rows), carry
         )
-    final, states, actions, length, _ = carry
+    final, _, states, actions, length, _ = carry
     # Slots after the longest trajectory stay unwritten, but the last one always holds the final state.
     states = tree.map_leaves(lambda buffer, x: ops.set_at(buffer, -1, x), states, final)
     return Trajectories(states, actions, length)

@@ -11,6 +11,7 @@ import numpy as np
 from twinax.envs.state_rows import size_of
 from twinax.errors import TwinaxError
 from twinax.gflownet._metrics import best_distinct, stored
+from twinax.gflownet._reading import Reader
 from twinax.gflownet._trajectories import forward_rollout, rollout_draws
 from twinax.noise import numpy_draws
 from twinax.objects import Objects
@@ -43,7 +44,7 @@ class Using:
         for k, first in enumerate(range(0, number, AT_ONCE)):
             rows = min(AT_ONCE, number - first)
             draws = numpy_draws(rollout_draws(env, rows), seed, k, stream=1)
-            fresh = forward_rollout(env, lambda x: policy(x).forward_logits, draws["action"], draws["explore"])
+            fresh = forward_rollout(env, Reader.of(env, policy), draws["action"], draws["explore"])
             parts.append(fresh.last)
         states = jtu.tree_map(lambda *each: np.concatenate(each), *parts)
         return self.shown(states, np.asarray(env.log_reward(states), np.float64))

@@ -1,0 +1,62 @@
+"""Sequences that grow at their end, read token by token: once for a rollout, and in one pass for a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twinax import ops
+from twinax.envs import Environment
+from twinax.gflownet._policy import Outputs
+from twinax.types import Array, Float, Int
+
+Logits = Callable[[Any], Float[Array, "rows actions"]]
+
+
+def reads_on(env: Environment, policy: Any) -> bool:
+    """Whether a policy can read this world's sequences token by token."""
+    return env.in_order and getattr(policy, "one_by_one", False)
+
+
+class Reader:
+    """Forward logits of states in a rollout: by a function of what is observed, or by a policy, which may remember the
+    tokens that it has read."""
+
+    def __init__(self, env: Environment, logits: Logits | Reader):
+        self.env = env
+        self.logits = logits.logits if isinstance(logits, Reader) else logits
+        self.policy: Any = logits.policy if isinstance(logits, Reader) else None
+
+    @classmethod
+    def of(cls, env: Environment, policy: Any) -> Reader:
+        """A policy's forward head."""
+        reader = cls(env, lambda seen: policy(seen).forward_logits)
+        reader.policy = policy if reads_on(env, policy) else None
+        return reader
+
+    @property
+    def remembers(self) -> bool:
+        """Whether rows must keep their places, because something is remembered of each."""
+        return self.policy is not None
+
+    def start(self, states: Any) -> Any:
+        """What is remembered of source states."""
+        return () if self.policy is None else self.policy.start(*self.env.observe(states).ids.shape)
+
+    def step(self, memory: Any, states: Any, time: Any) -> tuple[Float[Array, "rows actions"], Any]:
+        """Logits of states after `time` actions, and what is remembered then."""
+        seen = self.env.observe(states)
+        if self.policy is None:
+            return self.logits(seen), memory
+        out, memory = self.policy.step(memory, seen.ids[:, time])
+        return out.forward_logits, memory
+
+
+def read_prefixes(env: Environment, policy: Any, last: Any, spot: Int[Array, " rows"]) -> Outputs:
+    """Outputs for states on the way to the `last` ones, from one pass: `spot` counts tokens, sequence by sequence."""
+    out = policy.prefixes(env.observe(last))
+
+    def rows(head):
+        return None if head is None else ops.take(head.reshape(-1, *head.shape[2:]), spot)
+
+    return Outputs(*map(rows, out))
