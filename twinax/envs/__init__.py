@@ -16,9 +16,15 @@ from twinax.envs._grid_tiers import Tiers
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
+from twinax.envs._perfect_tree import LeafNumber, PerfectTree
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
+from twinax.envs._ring_graphs import Ring, RingGraphs
+from twinax.envs._set_rewards import BagModes, ItemWeights
+from twinax.envs._sets import Bags, Sets
+from twinax.envs._spin_samples import sample_spins
+from twinax.envs._spins import Ising, Spins, SpinState
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs.biped import Biped, make_biped
 from twinax.envs.checking import EnvReport, check_env
@@ -35,6 +41,8 @@ __all__ = [
     "WORLDS",
     "Acrobot",
     "Actions",
+    "BagModes",
+    "Bags",
     "Biped",
     "BlackBox",
     "Box",
@@ -55,15 +63,24 @@ __all__ = [
     "GymnasiumWorld",
     "GymnaxWorld",
     "Hypergrid",
+    "Ising",
+    "ItemWeights",
+    "LeafNumber",
     "MazeState",
     "MountainCar",
     "MountainCarContinuous",
     "Moved",
     "Pendulum",
+    "PerfectTree",
     "PointMaze",
     "Reference",
     "Restarting",
+    "Ring",
+    "RingGraphs",
+    "Sets",
     "Sparse",
+    "SpinState",
+    "Spins",
     "Tiers",
     "TooManyStates",
     "TreasureHunt",
@@ -73,4 +90,5 @@ __all__ = [
     "check_env",
     "enumerate_states",
     "make_biped",
+    "sample_spins",
 ]

@@ -13,12 +13,24 @@ from twinax.envs._grid_tiers import Tiers
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import Hypergrid
+from twinax.envs._perfect_tree import LeafNumber, PerfectTree
 from twinax.envs._probes import PROBES
+from twinax.envs._ring_graphs import Ring, RingGraphs
+from twinax.envs._set_rewards import BagModes, ItemWeights
+from twinax.envs._sets import Bags, Sets
+from twinax.envs._spins import Ising
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs.world import World
 from twinax.registry import Registry
 
-_ENVIRONMENTS: dict[str, type[Environment]] = {"hypergrid": Hypergrid}
+_ENVIRONMENTS: dict[str, type[Environment]] = {
+    "hypergrid": Hypergrid,
+    "set": Sets,
+    "bag": Bags,
+    "perfect_tree": PerfectTree,
+    "rings": RingGraphs,
+    "ising": Ising,
+}
 _REWARDS: dict[str, type] = {
     "uniform": Uniform,
     "corners": Corners,
@@ -27,6 +39,10 @@ _REWARDS: dict[str, type] = {
     "deceptive": Deceptive,
     "sparse": Sparse,
     "tiers": Tiers,
+    "item_weights": ItemWeights,
+    "bag_modes": BagModes,
+    "leaf_number": LeafNumber,
+    "ring": Ring,
 }
 _WORLDS: dict[str, type[World]] = {"treasurehunt": TreasureHunt, "cleanup": Cleanup}
 _CONTROLS: dict[str, type[Control]] = {
