@@ -23,13 +23,19 @@ from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
 from twinax.envs._molecules import Molecules, Properties
+from twinax.envs._perfect_tree import LeafNumber, PerfectTree
 from twinax.envs._phylogeny import ForestState, Parsimony, PhylogeneticTree
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
+from twinax.envs._ring_graphs import Ring, RingGraphs
 from twinax.envs._rna_binding import RNABinding
 from twinax.envs._sequence_rules import SequenceRules, SequenceState
 from twinax.envs._sequences import DoubledLetters, Sequences
+from twinax.envs._set_rewards import BagModes, ItemWeights
+from twinax.envs._sets import Bags, Sets
+from twinax.envs._spin_samples import sample_spins
+from twinax.envs._spins import Ising, Spins, SpinState
 from twinax.envs._tabulated import QM9Small, Tabulated, TFBind8
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs.biped import Biped, make_biped
@@ -50,6 +56,8 @@ __all__ = [
     "Actions",
     "Alignment",
     "BGe",
+    "BagModes",
+    "Bags",
     "Biped",
     "BitModes",
     "BitSequences",
@@ -76,6 +84,9 @@ __all__ = [
     "GymnasiumWorld",
     "GymnaxWorld",
     "Hypergrid",
+    "Ising",
+    "ItemWeights",
+    "LeafNumber",
     "LinearGaussian",
     "MazeState",
     "Molecules",
@@ -84,6 +95,7 @@ __all__ = [
     "Moved",
     "Parsimony",
     "Pendulum",
+    "PerfectTree",
     "PhylogeneticTree",
     "PointMaze",
     "Properties",
@@ -91,10 +103,15 @@ __all__ = [
     "RNABinding",
     "Reference",
     "Restarting",
+    "Ring",
+    "RingGraphs",
     "SequenceRules",
     "SequenceState",
     "Sequences",
+    "Sets",
     "Sparse",
+    "SpinState",
+    "Spins",
     "TFBind8",
     "Tabulated",
     "Tiers",
@@ -107,5 +124,6 @@ __all__ = [
     "enumerate_states",
     "make_biped",
     "read_alignment",
+    "sample_spins",
     "simulate_alignment",
 ]

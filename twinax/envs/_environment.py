@@ -190,8 +190,9 @@ class Environment(ABC):
 
     @property
     def log_partition(self) -> float | None:
-        """log Z where it is known without an enumeration."""
-        return None
+        """log Z where it is known without an enumeration; by default, where the reward has `log_partition(env)`."""
+        known: Any = getattr(getattr(self, "reward", None), "log_partition", None)
+        return float(known(self)) if callable(known) else None
 
     def with_reward(self, reward: Any) -> Environment:
         """The same world, paying by another reward.

@@ -29,6 +29,11 @@ _ENVIRONMENTS: dict[str, type[Environment] | str] = {
     "dag": "twinax.envs._dag:DAG",
     "phylo": "twinax.envs._phylogeny:PhylogeneticTree",
     "molecules": "twinax.envs._molecules:Molecules",
+    "set": "twinax.envs._sets:Sets",
+    "bag": "twinax.envs._sets:Bags",
+    "perfect_tree": "twinax.envs._perfect_tree:PerfectTree",
+    "rings": "twinax.envs._ring_graphs:RingGraphs",
+    "ising": "twinax.envs._spins:Ising",
 }
 _REWARDS: dict[str, type | str] = {
     "uniform": Uniform,
@@ -44,6 +49,10 @@ _REWARDS: dict[str, type | str] = {
     "tiers": Tiers,
     "parsimony": "twinax.envs._phylogeny:Parsimony",
     "properties": "twinax.envs._molecules:Properties",
+    "item_weights": "twinax.envs._set_rewards:ItemWeights",
+    "bag_modes": "twinax.envs._set_rewards:BagModes",
+    "leaf_number": "twinax.envs._perfect_tree:LeafNumber",
+    "ring": "twinax.envs._ring_graphs:Ring",
 }
 _WORLDS: dict[str, type[World]] = {"treasurehunt": TreasureHunt, "cleanup": Cleanup}
 _CONTROLS: dict[str, type[Control]] = {

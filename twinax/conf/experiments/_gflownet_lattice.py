@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twinax.conf._mirror import mirror
 from twinax.conf._registry import Preset
-from twinax.envs import Hypergrid
+from twinax.envs import Bags, Hypergrid, Ising, PerfectTree, RingGraphs, Sets
 
 
 def _grid(name: str, dim: int, side: int, reward: str) -> Preset:
@@ -12,7 +12,25 @@ def _grid(name: str, dim: int, side: int, reward: str) -> Preset:
     return Preset({"env": section(dim=dim, side=side)}, choose={"proxy": reward})
 
 
+def _world(name: str, kind: type, hidden: list[int], batch: int) -> Preset:
+    """A world whose uniform backward policy is right: every order of the same actions leads to the same object."""
+    return Preset(
+        {
+            "env": mirror(kind, leave_out=["reward"], name=name)(),
+            "policy": {"hidden": hidden, "backward": "uniform"},
+            # log Z grows with the number of places: as a sum of several parameters it gets there sooner.
+            "objective": {"log_z_size": 16},
+            "trainer": {"batch_size": batch},
+        }
+    )
+
+
 PRESETS: dict[str, Preset] = {
+    "ising": _world("ising", Ising, [256] * 4, 256),
+    "set": _world("set", Sets, [256, 256], 16),
+    "bag": _world("bag", Bags, [256, 256], 16),
+    "perfect_tree": _world("perfect_tree", PerfectTree, [64, 64], 16),
+    "rings": _world("rings", RingGraphs, [256, 256], 16),
     "deceptive_2d": _grid("deceptive_2d", 2, 256, "deceptive"),
     "deceptive_4d": _grid("deceptive_4d", 4, 32, "deceptive"),
 }
