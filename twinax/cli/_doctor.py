@@ -33,8 +33,10 @@ EXTRAS = {
     "gymnasium": ("gymnasium", "env=gymnasium"),
     "gymnax": ("gymnax", "env=gymnax"),
     "brax": ("brax", "env=brax"),
+    "ViennaRNA": ("rna", "env=rna"),
     "mujoco": ("mujoco", "walking robots"),
     "mujoco-mjx": ("mujoco", "robots on accelerators"),
+    "rdkit": ("molecules", "env=molecules"),
     "onnx": ("export", "policies as ONNX"),
     "onnxruntime": ("export", "policies as ONNX"),
 }

@@ -9,16 +9,18 @@ from typing import Any
 from twinax.errors import TwinaxError
 from twinax.registry import Registry
 
-READERS: Mapping[str, Any] = Registry("data", {"sachs": "twinax.commands._sachs:read"})
+READERS: Mapping[str, Any] = Registry(
+    "data", {"tfbind8": "twinax.commands._tfbind8:read", "sachs": "twinax.commands._sachs:read"}
+)
 """By name, `(package, out) -> facts`: a function that writes a file and says what is in it."""
 
 
 def made(name: str, given: Sequence[str]) -> dict[str, Any]:
     """Facts about the file that was made.
 
-    >>> made("sachs", [])                                                 # doctest: +IGNORE_EXCEPTION_DETAIL
+    >>> made("tfbind8", [])                                                 # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
-    TwinaxError: data sachs is followed by 0 names; it takes one or two, the package and the file to write
+    TwinaxError: data tfbind8 is followed by 0 names; it takes one or two, the package and the file to write
     """
     if len(given) not in (1, 2):
         raise TwinaxError(

@@ -1,5 +1,8 @@
 """Worlds: their rules as arrays in, arrays out, for every framework."""
 
+from twinax.envs._alignments import Alignment, read_alignment, simulate_alignment
+from twinax.envs._bit_modes import BitModes
+from twinax.envs._bit_sequences import BitSequences
 from twinax.envs._black_box import BlackBox
 from twinax.envs._brax_checks import check_brax_env
 from twinax.envs._brax_world import BraxWorld
@@ -13,13 +16,21 @@ from twinax.envs._dag_rewards import BGe, LinearGaussian
 from twinax.envs._enumeration import Enumeration, TooManyStates, enumerate_states
 from twinax.envs._environment import Environment
 from twinax.envs._frozen_array import FrozenArray
+from twinax.envs._grid_landscapes import Cosine, Deceptive, Sparse
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
+from twinax.envs._grid_tiers import Tiers
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
+from twinax.envs._molecules import Molecules, Properties
+from twinax.envs._phylogeny import ForestState, Parsimony, PhylogeneticTree
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
+from twinax.envs._rna_binding import RNABinding
+from twinax.envs._sequence_rules import SequenceRules, SequenceState
+from twinax.envs._sequences import DoubledLetters, Sequences
+from twinax.envs._tabulated import QM9Small, Tabulated, TFBind8
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs.biped import Biped, make_biped
 from twinax.envs.checking import EnvReport, check_env
@@ -37,8 +48,11 @@ __all__ = [
     "WORLDS",
     "Acrobot",
     "Actions",
+    "Alignment",
     "BGe",
     "Biped",
+    "BitModes",
+    "BitSequences",
     "BlackBox",
     "Box",
     "BraxWorld",
@@ -46,12 +60,16 @@ __all__ = [
     "Cleanup",
     "Control",
     "Corners",
+    "Cosine",
     "DAGState",
+    "Deceptive",
     "Discrete",
+    "DoubledLetters",
     "Enumeration",
     "EnvReport",
     "Environment",
     "Feature",
+    "ForestState",
     "FrozenArray",
     "GridReward",
     "GridState",
@@ -60,13 +78,26 @@ __all__ = [
     "Hypergrid",
     "LinearGaussian",
     "MazeState",
+    "Molecules",
     "MountainCar",
     "MountainCarContinuous",
     "Moved",
+    "Parsimony",
     "Pendulum",
+    "PhylogeneticTree",
     "PointMaze",
+    "Properties",
+    "QM9Small",
+    "RNABinding",
     "Reference",
     "Restarting",
+    "SequenceRules",
+    "SequenceState",
+    "Sequences",
+    "Sparse",
+    "TFBind8",
+    "Tabulated",
+    "Tiers",
     "TooManyStates",
     "TreasureHunt",
     "Uniform",
@@ -75,4 +106,6 @@ __all__ = [
     "check_env",
     "enumerate_states",
     "make_biped",
+    "read_alignment",
+    "simulate_alignment",
 ]

@@ -6,10 +6,10 @@ from twinax.envs._brax_world import BraxWorld
 from twinax.envs._classic import CLASSIC
 from twinax.envs._cleanup import Cleanup
 from twinax.envs._control import Control
-from twinax.envs._dag import DAG
-from twinax.envs._dag_rewards import BGe, LinearGaussian
 from twinax.envs._environment import Environment
+from twinax.envs._grid_landscapes import Cosine, Deceptive, Sparse
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
+from twinax.envs._grid_tiers import Tiers
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import Hypergrid
@@ -18,13 +18,32 @@ from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs.world import World
 from twinax.registry import Registry
 
-_ENVIRONMENTS: dict[str, type[Environment]] = {"hypergrid": Hypergrid, "dag": DAG}
-_REWARDS: dict[str, type] = {
+_ENVIRONMENTS: dict[str, type[Environment] | str] = {
+    "hypergrid": Hypergrid,
+    "sequences": "twinax.envs._sequences:Sequences",
+    "bitseq": "twinax.envs._bit_sequences:BitSequences",
+    "table": "twinax.envs._tabulated:Tabulated",
+    "tfbind8": "twinax.envs._tabulated:TFBind8",
+    "qm9": "twinax.envs._tabulated:QM9Small",
+    "rna": "twinax.envs._rna_binding:RNABinding",
+    "dag": "twinax.envs._dag:DAG",
+    "phylo": "twinax.envs._phylogeny:PhylogeneticTree",
+    "molecules": "twinax.envs._molecules:Molecules",
+}
+_REWARDS: dict[str, type | str] = {
     "uniform": Uniform,
     "corners": Corners,
     "bands": GridReward,
-    "bge": BGe,
-    "linear_gaussian": LinearGaussian,
+    "doubled_letters": "twinax.envs._sequences:DoubledLetters",
+    "bit_modes": "twinax.envs._bit_modes:BitModes",
+    "bge": "twinax.envs._dag_rewards:BGe",
+    "linear_gaussian": "twinax.envs._dag_rewards:LinearGaussian",
+    "cosine": Cosine,
+    "deceptive": Deceptive,
+    "sparse": Sparse,
+    "tiers": Tiers,
+    "parsimony": "twinax.envs._phylogeny:Parsimony",
+    "properties": "twinax.envs._molecules:Properties",
 }
 _WORLDS: dict[str, type[World]] = {"treasurehunt": TreasureHunt, "cleanup": Cleanup}
 _CONTROLS: dict[str, type[Control]] = {
