@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 
+import jax.tree_util as jtu
 import numpy as np
 import pytest
 from golden_graphs import samples
@@ -406,3 +407,18 @@ def test_other_worlds_and_other_rewards():
     paid = DAG(num_nodes=3, reward=lambda graphs: 1.0 + graphs.sum((1, 2)))
     assert enumerate_states(paid).log_z == pytest.approx(np.log(1 * 1 + 6 * 2 + 12 * 3 + 6 * 4))
     assert "edge_correlation" not in paid.measures(finished(paid, np.zeros((3, 3))), np.ones(1))
+
+
+def test_shapes_and_memory_at_the_published_size():
+    """Eleven proteins in batches of 128: what a step draws and what a state holds."""
+    from twinax import gflownet
+
+    options = gflownet.PolicyOptions(backward="uniform")
+    problem = gflownet.problem(DAG(num_nodes=11), "modified_detailed_balance", batch_size=128, policy=options)
+    state = problem.init(0)
+    assert sum(np.prod(draw.shape) for draw in problem.draws().values()) == 2 * 56 * 128
+    assert state.carry.objects.adjacency.shape[1:] == (11, 11) and state.carry.objects.adjacency.dtype == bool
+    leaves = [leaf for leaf in jtu.tree_leaves(state) if hasattr(leaf, "nbytes")]
+    assert sum(leaf.nbytes for leaf in leaves) < 20e6
+    assert problem.env.constants()["parent_scores"].nbytes == 8 * 11 * 2**11
+    assert problem.graph is None
