@@ -39,6 +39,12 @@ def test_a_wheel_becomes_data_for_graphs(twinax):
     assert env.num_nodes == 11 and env.observations.names == tuple(NAMES)
     np.testing.assert_allclose(DAG(data="cells.npz").observations.samples.values, CELLS)
     assert env.true_graph is not None and env.true_graph.sum() == 18 and env.true_graph[0, 1]
+
+
+@pytest.mark.slow
+def test_a_run_learns_from_it(twinax):
+    wheel("cdt.whl")
+    assert twinax("data", "sachs", "cdt.whl", "cells.npz").code == 0
     shown = twinax("train", "env=dag", "env.data=cells.npz", "env.standardise=true", "trainer.mode=torch", *SMALL)
     assert shown.code == 0 and "expected_shd" in shown.out and "auroc" in shown.out, shown.err
 

@@ -42,7 +42,7 @@ WRONG_SETTINGS = {
     "env.dim=100000 env.side=2": "2^100000 modes",
     # unknown names
     "env=gird": "Did you mean 'grid'?",
-    "env=treasure": "known: grid, hypergrid",
+    "env=treasure": "grid, hypergrid",
     "proxy=hardest": "Did you mean 'hard'?",
     "objective=trajectory": "Did you mean 'trajectory_balance'?",
     "loss=magic": "known: detailed_balance",

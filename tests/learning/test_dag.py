@@ -42,6 +42,12 @@ def test_modified_detailed_balance_learns_the_posterior():
 
 
 @pytest.mark.slow
+def test_detailed_balance_learns_the_flow_of_each_graph_too():
+    """Flows begin at 0 and end near -39, so it takes longer."""
+    check(trained("detailed_balance", "jax", steps=12_000, learning_rate=1e-2))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "mode"),
     [

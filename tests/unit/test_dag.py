@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 
+import jax.tree_util as jtu
 import numpy as np
 import pytest
 from golden_graphs import samples
@@ -245,10 +246,19 @@ def test_simulated_data_follow_their_graph_in_the_order_of_the_nodes():
 
     np.testing.assert_allclose(left(graph), 0.1, rtol=0.1)
     assert max(left(np.roll(graph, 1, (0, 1)))) > 0.2
-    best = max(posterior(DAG(num_nodes=4, num_samples=500, seed=1))[1])
-    assert best > 1 / 543
     assert env == DAG(num_nodes=6, num_samples=4000, edges_per_node=1.5, seed=3)
     assert env != DAG(num_nodes=6, num_samples=4000, edges_per_node=1.5, seed=4)
+
+
+@pytest.mark.parametrize("reward", REWARDS)
+def test_many_samples_show_which_nodes_are_joined(reward):
+    """The best of all graphs has the edges of the true one, up to directions that data cannot tell."""
+    for seed in range(4):
+        env = DAG(num_nodes=4, num_samples=5000, seed=seed, reward=REWARDS[reward])
+        graphs, exact = posterior(env)
+        best, truth = graphs[exact.argmax()], env.true_graph
+        assert truth is not None and truth.any()
+        np.testing.assert_array_equal(best | best.T, truth | truth.T)
 
 
 def test_the_number_of_simulated_edges():
@@ -342,7 +352,7 @@ def broken(column=None, value=np.nan):
         ({"data": samples(3), "graph": np.eye(3)}, "0 on the diagonal"),
         ({"graph": np.zeros((5, 5))}, "no data were given"),
         ({"data": "nowhere.csv"}, "nowhere.csv cannot be read as CSV"),
-        ({"data": "nowhere.npz"}, "nowhere.npz cannot be read as an npz file"),
+        ({"data": "nowhere.npz"}, "nowhere.npz cannot be read: No such file"),
         ({"num_nodes": 1}, "num_nodes is 1; it must be at least 2"),
         ({"num_nodes": 17}, "for at most 16 nodes, and there are 17"),
         ({"num_nodes": 1000}, "num_nodes is 1000; it must be at most 256"),
@@ -378,7 +388,7 @@ def test_bad_npz_files_are_one_sentence(tmp_path):
     with pytest.raises(TwinaxError, match="has no array 'samples'"):
         DAG(data=tmp_path / "other.npz")
     np.savez(tmp_path / "objects.npz", samples=np.array([[{}, 1]], object), allow_pickle=True)
-    with pytest.raises(TwinaxError, match="without pickle"):
+    with pytest.raises(TwinaxError, match="holds Python objects, which are never loaded"):
         DAG(data=tmp_path / "objects.npz")
 
 
@@ -406,3 +416,18 @@ def test_other_worlds_and_other_rewards():
     paid = DAG(num_nodes=3, reward=lambda graphs: 1.0 + graphs.sum((1, 2)))
     assert enumerate_states(paid).log_z == pytest.approx(np.log(1 * 1 + 6 * 2 + 12 * 3 + 6 * 4))
     assert "edge_correlation" not in paid.measures(finished(paid, np.zeros((3, 3))), np.ones(1))
+
+
+def test_shapes_and_memory_at_the_published_size():
+    """Eleven proteins in batches of 128: what a step draws and what a state holds."""
+    from twinax import gflownet
+
+    options = gflownet.PolicyOptions(backward="uniform")
+    problem = gflownet.problem(DAG(num_nodes=11), "modified_detailed_balance", batch_size=128, policy=options)
+    state = problem.init(0)
+    assert sum(np.prod(draw.shape) for draw in problem.draws().values()) == 2 * 56 * 128
+    assert state.carry.objects.adjacency.shape[1:] == (11, 11) and state.carry.objects.adjacency.dtype == bool
+    leaves = [leaf for leaf in jtu.tree_leaves(state) if hasattr(leaf, "nbytes")]
+    assert sum(leaf.nbytes for leaf in leaves) < 20e6
+    assert problem.env.constants()["parent_scores"].nbytes == 8 * 11 * 2**11
+    assert problem.graph is None

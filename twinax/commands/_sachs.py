@@ -15,6 +15,7 @@ import numpy as np
 
 from twinax.envs import DAG
 from twinax.errors import TwinaxError
+from twinax.npz_files import write_npz
 
 PACKAGE = "cdt==0.6.0"
 DATA = "cdt/data/resources/cyto_full_data.csv"
@@ -24,8 +25,6 @@ CELLS, PROTEINS, LINKS = 7_466, 11, 18
 
 def read(package: Path, out: Path) -> dict[str, Any]:
     """Write the samples, the names of the proteins and the network, and say what they are."""
-    from twinax.npz_files import write_npz
-
     if out.suffix != ".npz":
         raise TwinaxError(f"{out} would hold samples, names and a graph, so its name must end in .npz")
     data, edges = (_member(package, name) for name in (DATA, EDGES))

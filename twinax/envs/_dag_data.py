@@ -10,6 +10,7 @@ import numpy as np
 
 from twinax.envs._frozen_array import FrozenArray
 from twinax.errors import TwinaxError
+from twinax.npz_files import read_npz
 
 LARGEST = 1e50
 """Numbers beyond this have squares whose sums are no longer safe in float64."""
@@ -32,9 +33,9 @@ def simulated(num_nodes: int, num_samples: int, edges_per_node: float, seed: int
     each node on average. Weights have the distribution N(0, 1), noise has N(0, 0.1), 0.1 being its variance.
     """
     rng = np.random.default_rng(seed)
-    order = rng.permutation(num_nodes)
     pairs = max(num_nodes - 1, 1) / 2  # for each node
     joined = rng.random((num_nodes, num_nodes)) < min(edges_per_node / pairs, 1.0)
+    order = rng.permutation(num_nodes)
     graph = np.zeros((num_nodes, num_nodes), bool)
     graph[np.ix_(order, order)] = np.triu(joined, 1)
     weights = np.where(graph, rng.normal(size=graph.shape), 0.0)
@@ -120,14 +121,10 @@ def _numbers(values: Any, where: str) -> np.ndarray:
 
 
 def _read_npz(path: Path) -> tuple[np.ndarray, tuple[str, ...] | None, np.ndarray | None]:
-    import zipfile
-    import zlib
-
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in ("samples", "names", "graph") if name in file.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise TwinaxError(f"{path} cannot be read as an npz file without pickle: {error}") from None
+        arrays = read_npz(path, ("samples", "names", "graph"))
+    except OSError as error:
+        raise TwinaxError(f"{path} cannot be read: {error.strerror or error}") from None
     if "samples" not in arrays:
         raise TwinaxError(f"{path} has no array 'samples'; it needs one, of a row for each sample")
     names = tuple(str(name) for name in arrays["names"].reshape(-1)) if "names" in arrays else None
@@ -139,7 +136,7 @@ def _read_csv(path: Path) -> tuple[np.ndarray, tuple[str, ...] | None]:
     try:
         rows = [row for row in csv.reader(path.read_text(encoding="utf-8-sig").splitlines()) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise TwinaxError(f"{path} cannot be read as CSV: {error}") from None
+        raise TwinaxError(f"{path} cannot be read as CSV: {getattr(error, 'strerror', None) or error}") from None
     return table_of(rows, str(path))
 
 
