@@ -93,7 +93,7 @@ class PhylogeneticTree(Environment):
     """The sequences themselves, all of one length, with - for gaps."""
     names: tuple[str, ...] = ()
     """Their names; empty: their numbers."""
-    taxa: int = 8
+    taxa: int = 7
     """Simulated sequences, where nothing else is given."""
     sites: int = 200
     """Sites of simulated sequences."""
