@@ -11,9 +11,14 @@ from twinax.envs._classic_cars import MountainCar, MountainCarContinuous
 from twinax.envs._classic_poles import Acrobot, CartPole, Pendulum
 from twinax.envs._cleanup import Cleanup
 from twinax.envs._control import Actions, Box, Control, Discrete, Moved, Restarting
+from twinax.envs._dag import DAG, DAGState
+from twinax.envs._dag_rewards import BGe, LinearGaussian
 from twinax.envs._enumeration import Enumeration, TooManyStates, enumerate_states
 from twinax.envs._environment import Environment
+from twinax.envs._frozen_array import FrozenArray
+from twinax.envs._grid_landscapes import Cosine, Deceptive, Sparse
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
+from twinax.envs._grid_tiers import Tiers
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
@@ -22,8 +27,10 @@ from twinax.envs._phylogeny import ForestState, Parsimony, PhylogeneticTree
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
+from twinax.envs._rna_binding import RNABinding
 from twinax.envs._sequence_rules import SequenceRules, SequenceState
 from twinax.envs._sequences import DoubledLetters, Sequences
+from twinax.envs._tabulated import QM9Small, Tabulated, TFBind8
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs.biped import Biped, make_biped
 from twinax.envs.checking import EnvReport, check_env
@@ -33,6 +40,7 @@ from twinax.envs.world import World
 __all__ = [
     "CLASSIC",
     "CONTROLS",
+    "DAG",
     "ENVIRONMENTS",
     "MAZES",
     "PROBES",
@@ -41,6 +49,7 @@ __all__ = [
     "Acrobot",
     "Actions",
     "Alignment",
+    "BGe",
     "Biped",
     "BitModes",
     "BitSequences",
@@ -51,6 +60,9 @@ __all__ = [
     "Cleanup",
     "Control",
     "Corners",
+    "Cosine",
+    "DAGState",
+    "Deceptive",
     "Discrete",
     "DoubledLetters",
     "Enumeration",
@@ -58,11 +70,13 @@ __all__ = [
     "Environment",
     "Feature",
     "ForestState",
+    "FrozenArray",
     "GridReward",
     "GridState",
     "GymnasiumWorld",
     "GymnaxWorld",
     "Hypergrid",
+    "LinearGaussian",
     "MazeState",
     "Molecules",
     "MountainCar",
@@ -73,11 +87,17 @@ __all__ = [
     "PhylogeneticTree",
     "PointMaze",
     "Properties",
+    "QM9Small",
+    "RNABinding",
     "Reference",
     "Restarting",
     "SequenceRules",
     "SequenceState",
     "Sequences",
+    "Sparse",
+    "TFBind8",
+    "Tabulated",
+    "Tiers",
     "TooManyStates",
     "TreasureHunt",
     "Uniform",

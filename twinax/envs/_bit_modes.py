@@ -37,7 +37,7 @@ class BitModes:
     scale: float | None = None
     """Number that distances are divided by; null: the number of bits n."""
     distance: str = "hamming"
-    """hamming: bits that differ; edit: bits to insert, delete or exchange."""
+    """What a distance counts: hamming, bits that differ, or edit, bits to insert, delete or exchange."""
     count: int = 60
     """Number of hidden strings, where they are drawn."""
     seed: int = 0

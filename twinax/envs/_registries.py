@@ -7,7 +7,9 @@ from twinax.envs._classic import CLASSIC
 from twinax.envs._cleanup import Cleanup
 from twinax.envs._control import Control
 from twinax.envs._environment import Environment
+from twinax.envs._grid_landscapes import Cosine, Deceptive, Sparse
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
+from twinax.envs._grid_tiers import Tiers
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import Hypergrid
@@ -20,6 +22,11 @@ _ENVIRONMENTS: dict[str, type[Environment] | str] = {
     "hypergrid": Hypergrid,
     "sequences": "twinax.envs._sequences:Sequences",
     "bitseq": "twinax.envs._bit_sequences:BitSequences",
+    "table": "twinax.envs._tabulated:Tabulated",
+    "tfbind8": "twinax.envs._tabulated:TFBind8",
+    "qm9": "twinax.envs._tabulated:QM9Small",
+    "rna": "twinax.envs._rna_binding:RNABinding",
+    "dag": "twinax.envs._dag:DAG",
     "phylo": "twinax.envs._phylogeny:PhylogeneticTree",
     "molecules": "twinax.envs._molecules:Molecules",
 }
@@ -29,6 +36,12 @@ _REWARDS: dict[str, type | str] = {
     "bands": GridReward,
     "doubled_letters": "twinax.envs._sequences:DoubledLetters",
     "bit_modes": "twinax.envs._bit_modes:BitModes",
+    "bge": "twinax.envs._dag_rewards:BGe",
+    "linear_gaussian": "twinax.envs._dag_rewards:LinearGaussian",
+    "cosine": Cosine,
+    "deceptive": Deceptive,
+    "sparse": Sparse,
+    "tiers": Tiers,
     "parsimony": "twinax.envs._phylogeny:Parsimony",
     "properties": "twinax.envs._molecules:Properties",
 }
