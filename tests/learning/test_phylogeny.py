@@ -21,6 +21,7 @@ def check_learned(objective: str, mode: str, backward: str = "uniform") -> None:
         policy=PolicyOptions(hidden=(128, 128), backward=backward),
         exploration=Exploration(epsilon=0.1),
         optimizer=tx.Optimizer(learning_rate=3e-3, rates={"log_z": 0.1}, decay_steps=steps, decay_to=0.02),
+        network="mlp",
     )
     engine = make_engine(problem, mode=mode, chunk=500)
     engine.start(0)
