@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -75,6 +76,17 @@ def test_counts(taxa, states, edges):
 def test_rules_hold(columns):
     report = check_env(PhylogeneticTree(sequences=FIVE, columns=columns))
     assert report.enumerated and report.frameworks == ("numpy", "jax", "torch")
+
+
+def test_states_stay_of_one_kind_in_float64():
+    with jax.enable_x64(True):
+        env = PhylogeneticTree(sequences=FIVE)
+        state = tx.ops.like(env.reset(2), jax.numpy.zeros(()))
+        action = jax.numpy.zeros(2, "int32")
+        for rule in (env.step, env.backward_step):
+            moved = jax.eval_shape(rule, state, action)
+            assert [x.dtype for x in moved] == [x.dtype for x in state]
+        assert jax.eval_shape(env.log_reward, state).dtype == "float64"
 
 
 def test_the_order_of_merges_leaves_no_trace():

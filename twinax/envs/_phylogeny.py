@@ -93,7 +93,7 @@ class PhylogeneticTree(Environment):
     """The sequences themselves, all of one length, with - for gaps."""
     names: tuple[str, ...] = ()
     """Their names; empty: their numbers."""
-    taxa: int = 8
+    taxa: int = 7
     """Simulated sequences, where nothing else is given."""
     sites: int = 200
     """Sites of simulated sequences."""
@@ -231,10 +231,10 @@ class PhylogeneticTree(Environment):
         )
 
     def backward_step(self, state: ForestState, action: Int[Array, " batch"]) -> ForestState:
-        slot = ops.take_along(state.last, action)
+        slot = self._of(state.last, action)
         here, there = self._at(action, state), self._at(slot, state)
         held = ops.clip(slot, 0, self.num_taxa - 1)
-        nodes = (ops.take_along(side, held)[:, None] for side in (state.left, state.right))
+        nodes = (self._of(side, held)[:, None] for side in (state.left, state.right))
         left, right = (ops.where(node >= self.num_taxa, node - self.num_taxa, -1) for node in nodes)
         root = state.root | there
         return ForestState(
@@ -246,17 +246,21 @@ class PhylogeneticTree(Environment):
             done=self._is_one(root),
         )
 
+    def _of(self, x: Any, leaf: Int[Array, " batch"]) -> Int[Array, " batch"]:
+        """An entry of each row, of the kind of the row: sums, of which it may be made, are of a wider one."""
+        return ops.cast(ops.take_along(x, leaf), x)
+
     def _at(self, leaf: Int[Array, " batch"], state: ForestState) -> Bool[Array, "batch taxa"]:
         return leaf[:, None] == ops.arange(self.num_taxa, state.last)
 
     def _top(self, state: ForestState, leaf: Int[Array, " batch"]) -> Int[Array, " batch"]:
         """The node at the top of the tree with a least leaf."""
-        slot = ops.take_along(state.last, leaf)
+        slot = self._of(state.last, leaf)
         return ops.cast(ops.where(slot >= 0, self.num_taxa + slot, leaf), state.last)
 
     def _leaves(self, state: ForestState, leaf: Int[Array, " batch"]) -> Int[Array, " batch"]:
-        slot = ops.take_along(state.last, leaf)
-        return ops.where(slot >= 0, ops.take_along(state.size, ops.clip(slot, 0, self.num_taxa - 1)), 1)
+        slot = self._of(state.last, leaf)
+        return ops.where(slot >= 0, self._of(state.size, ops.clip(slot, 0, self.num_taxa - 1)), 1)
 
     def _is_one(self, root: Bool[Array, "batch taxa"]) -> Bool[Array, " batch"]:
         return ~ops.any(root[:, 1:], -1)  # the first leaf is always the least of its tree

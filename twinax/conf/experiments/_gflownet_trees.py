@@ -12,6 +12,8 @@ TREES: Mapping[str, Preset] = {
     "phylo": Preset(
         {
             "env": mirror(ENVIRONMENTS["phylo"], leave_out=["reward"], name="phylo")(),
+            "objective": {"residual_loss": "huber"},
+            "targets": {"rate": 0.005},
             "policy": {"backward": "uniform"},
             "exploration": {"epsilon": 1.0, "epsilon_end": 0.0, "epsilon_steps": 50_000},
             # Published is half a cosine with a warm-up; a straight line from and to the same rates comes near it.
