@@ -177,7 +177,7 @@ def test_engines_agree_on_what_a_person_brings(here):
         (["env=bring:Words"], "env.length has no value, and nothing stands in for it; give one with env.length=VALUE"),
         (["env=bring:Proxy"], "env=bring:Proxy makes a Proxy; a world is a tx.envs.Environment"),
         (["env=bring:Half"], "env=bring:Half cannot be made: Can't instantiate abstract class Half"),
-        (["env=bring.Words"], "unknown env 'bring.Words'; known: grid, hypergrid, package.module:Name"),
+        (["env=bring.Words"], "unknown env 'bring.Words'; known: .*grid, hypergrid, package.module:Name"),
         ([*OWN[:2], "proxy=hard"], "GridReward pays for positions on a grid, and Words has none"),
         ([*OWN[:3], "policy.network=bring:blind"], "blind fails on an observation of shape .1, 3.: ValueError"),
         (["env=bring:answer"], "environment 'bring:answer' is a int; name a class"),

@@ -16,6 +16,7 @@ from twinax.envs._grid_rewards import Corners, GridReward, Uniform
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
+from twinax.envs._peptides import Peptides
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
@@ -65,6 +66,7 @@ __all__ = [
     "MountainCarContinuous",
     "Moved",
     "Pendulum",
+    "Peptides",
     "PointMaze",
     "QM9Small",
     "RNABinding",

@@ -24,6 +24,7 @@ _ENVIRONMENTS: dict[str, type[Environment] | str] = {
     "tfbind8": "twinax.envs._tabulated:TFBind8",
     "qm9": "twinax.envs._tabulated:QM9Small",
     "rna": "twinax.envs._rna_binding:RNABinding",
+    "amp": "twinax.envs._peptides:Peptides",
 }
 _REWARDS: dict[str, type | str] = {
     "uniform": Uniform,
