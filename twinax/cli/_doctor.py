@@ -36,6 +36,7 @@ EXTRAS = {
     "ViennaRNA": ("rna", "env=rna"),
     "mujoco": ("mujoco", "walking robots"),
     "mujoco-mjx": ("mujoco", "robots on accelerators"),
+    "rdkit": ("molecules", "env=molecules"),
     "onnx": ("export", "policies as ONNX"),
     "onnxruntime": ("export", "policies as ONNX"),
 }

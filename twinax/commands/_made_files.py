@@ -10,7 +10,12 @@ from twinax.errors import TwinaxError
 from twinax.registry import Registry
 
 READERS: Mapping[str, Any] = Registry(
-    "data", {"tfbind8": "twinax.commands._tfbind8:read", "amp": "twinax.commands._amp:read"}
+    "data",
+    {
+        "amp": "twinax.commands._amp:read",
+        "sachs": "twinax.commands._sachs:read",
+        "tfbind8": "twinax.commands._tfbind8:read",
+    },
 )
 """By name, `(package, out) -> facts`: a function that writes a file and says what is in it."""
 

@@ -1,5 +1,6 @@
 """Worlds: their rules as arrays in, arrays out, for every framework."""
 
+from twinax.envs._alignments import Alignment, read_alignment, simulate_alignment
 from twinax.envs._bit_modes import BitModes
 from twinax.envs._bit_sequences import BitSequences
 from twinax.envs._black_box import BlackBox
@@ -10,13 +11,20 @@ from twinax.envs._classic_cars import MountainCar, MountainCarContinuous
 from twinax.envs._classic_poles import Acrobot, CartPole, Pendulum
 from twinax.envs._cleanup import Cleanup
 from twinax.envs._control import Actions, Box, Control, Discrete, Moved, Restarting
+from twinax.envs._dag import DAG, DAGState
+from twinax.envs._dag_rewards import BGe, LinearGaussian
 from twinax.envs._enumeration import Enumeration, TooManyStates, enumerate_states
 from twinax.envs._environment import Environment
+from twinax.envs._frozen_array import FrozenArray
+from twinax.envs._grid_landscapes import Cosine, Deceptive, Sparse
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
+from twinax.envs._grid_tiers import Tiers
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
+from twinax.envs._molecules import Molecules, Properties
 from twinax.envs._peptides import Peptides
+from twinax.envs._phylogeny import ForestState, Parsimony, PhylogeneticTree
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
@@ -33,6 +41,7 @@ from twinax.envs.world import World
 __all__ = [
     "CLASSIC",
     "CONTROLS",
+    "DAG",
     "ENVIRONMENTS",
     "MAZES",
     "PROBES",
@@ -40,6 +49,8 @@ __all__ = [
     "WORLDS",
     "Acrobot",
     "Actions",
+    "Alignment",
+    "BGe",
     "Biped",
     "BitModes",
     "BitSequences",
@@ -50,24 +61,34 @@ __all__ = [
     "Cleanup",
     "Control",
     "Corners",
+    "Cosine",
+    "DAGState",
+    "Deceptive",
     "Discrete",
     "DoubledLetters",
     "Enumeration",
     "EnvReport",
     "Environment",
     "Feature",
+    "ForestState",
+    "FrozenArray",
     "GridReward",
     "GridState",
     "GymnasiumWorld",
     "GymnaxWorld",
     "Hypergrid",
+    "LinearGaussian",
     "MazeState",
+    "Molecules",
     "MountainCar",
     "MountainCarContinuous",
     "Moved",
+    "Parsimony",
     "Pendulum",
     "Peptides",
+    "PhylogeneticTree",
     "PointMaze",
+    "Properties",
     "QM9Small",
     "RNABinding",
     "Reference",
@@ -75,8 +96,10 @@ __all__ = [
     "SequenceRules",
     "SequenceState",
     "Sequences",
+    "Sparse",
     "TFBind8",
     "Tabulated",
+    "Tiers",
     "TooManyStates",
     "TreasureHunt",
     "Uniform",
@@ -85,4 +108,6 @@ __all__ = [
     "check_env",
     "enumerate_states",
     "make_biped",
+    "read_alignment",
+    "simulate_alignment",
 ]

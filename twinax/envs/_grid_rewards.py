@@ -57,9 +57,18 @@ class GridReward:
         band = ops.all((distance > 6 * span) & (distance < 8 * span), -1)
         return ops.cast(outer, "int32") + ops.cast(band, "int32")
 
+    def num_modes(self, env: Any) -> int:
+        """The corner regions of the highest tier."""
+        return 2**env.dim
+
+    def mode(self, env: Any, position: Int[Array, "*batch dim"]) -> Int[Array, "*batch"]:
+        """Which corner region of the highest tier that the grid has a cell is in, -1 for none."""
+        top = int(self.tiers(np.arange(env.side)[:, None], env.side).max())
+        return ops.where(self.tiers(position, env.side) == top, corner(position, env.side), -1)
+
     def log_reward(self, env: Any, state: Any) -> Float[Array, "*batch"]:
         """log R of each position on the grid of a world."""
-        _require_grid(self, env, state)
+        require_grid(self, env, state)
         levels = np.log([self.r0, self.r0 + self.r1, self.r0 + self.r1 + self.r2])
         return ops.take(ops.like(levels, state.position), self.tiers(state.position, env.side))
 
@@ -100,13 +109,20 @@ class Corners:
 
     def log_reward(self, env: Any, state: Any) -> Float[Array, "*batch"]:
         """log R of each position, summed over coordinates from a table."""
-        _require_grid(self, env, state)
+        require_grid(self, env, state)
         x = np.abs(np.linspace(-1.0, 1.0, env.side))
         table = -0.5 * (x - self.mu) ** 2 / self.sigma - 0.5 * math.log(2 * math.pi * self.sigma)
         return ops.sum(ops.take(ops.like(table, state.position), state.position), -1)
 
 
-def _require_grid(reward: Any, env: Any, state: Any) -> None:
+def corner(position: Int[Array, "*batch dim"], side: int) -> Int[Array, "*batch"]:
+    """The number of the corner that a cell is nearest to: bit i says whether coordinate i is in its upper half."""
+    upper = ops.cast(2 * position > side - 1, "int32")
+    bits = 2 ** np.arange(position.shape[-1], dtype=np.int32)
+    return ops.cast(ops.sum(upper * ops.like(bits, position), -1), "int32")
+
+
+def require_grid(reward: Any, env: Any, state: Any) -> None:
     if not hasattr(state, "position") or not hasattr(env, "side"):
         world = getattr(env, "env", env)  # one that was given this reward has it inside
         raise TwinaxError(

@@ -41,7 +41,8 @@ class Hypergrid(Environment):
     side: int = 20
     """Cells along each coordinate."""
     reward: Any = GridReward()
-    """What a cell pays: `GridReward`, `Uniform`, `Corners`, any function of cells, or a record of one's own."""
+    """What a cell pays: `GridReward`, `Uniform`, `Corners`, `Cosine`, `Deceptive`, `Sparse`, `Tiers`, any function of
+    cells, or a record of one's own."""
 
     def __post_init__(self):
         object.__setattr__(self, "reward", as_reward(self.reward))
@@ -55,8 +56,8 @@ class Hypergrid(Environment):
             )
         if self.num_modes > 2**30:
             raise TwinaxError(
-                f"a hypergrid of dim={self.dim} has 2^{self.dim} modes under {self.reward}, too many to mark; "
-                "make dim at most 30, or take a reward without modes such as Uniform or Corners"
+                f"a hypergrid of dim={self.dim} has 2^{self.num_modes.bit_length() - 1} modes under {self.reward}, too "
+                "many to mark; make dim at most 30, or take a reward without modes such as Uniform or Corners"
             )
 
     @property
@@ -114,14 +115,12 @@ class Hypergrid(Environment):
 
     @property
     def num_modes(self) -> int:
-        """Corner regions of the highest tier; a reward without tiers defines no modes."""
-        return 2**self.dim if isinstance(self.reward, GridReward) else 0
+        """As many as the reward defines; one without modes, such as Uniform or Corners, defines none."""
+        count: Any = getattr(self.reward, "num_modes", None)
+        return count(self) if callable(count) else 0  # type: ignore[return-value]
 
     def mode(self, state: GridState) -> Int[Array, " batch"]:
-        tiers = self.reward.tiers(state.position, self.side)
-        upper = ops.cast(2 * state.position > self.side - 1, "int32")
-        corner = ops.sum(upper * ops.like(2 ** np.arange(self.dim, dtype=np.int32), state.position), -1)
-        return ops.where(tiers == self._top_tier, ops.cast(corner, "int32"), -1)
+        return self.reward.mode(self, state.position)
 
     def picture(self, states: GridState, distribution: np.ndarray) -> np.ndarray | None:
         """The distribution of the first two coordinates."""
@@ -132,8 +131,3 @@ class Hypergrid(Environment):
             return np.bincount(first, distribution, minlength=self.side)[None]
         cells = first.astype(np.int64) * self.side + second
         return np.bincount(cells, distribution, minlength=self.side**2).reshape(self.side, self.side)
-
-    @property
-    def _top_tier(self) -> int:
-        axis = np.arange(self.side)[:, None]
-        return int(self.reward.tiers(axis, self.side).max())

@@ -7,7 +7,9 @@ from twinax.envs._classic import CLASSIC
 from twinax.envs._cleanup import Cleanup
 from twinax.envs._control import Control
 from twinax.envs._environment import Environment
+from twinax.envs._grid_landscapes import Cosine, Deceptive, Sparse
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
+from twinax.envs._grid_tiers import Tiers
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import Hypergrid
@@ -25,6 +27,9 @@ _ENVIRONMENTS: dict[str, type[Environment] | str] = {
     "qm9": "twinax.envs._tabulated:QM9Small",
     "rna": "twinax.envs._rna_binding:RNABinding",
     "amp": "twinax.envs._peptides:Peptides",
+    "dag": "twinax.envs._dag:DAG",
+    "phylo": "twinax.envs._phylogeny:PhylogeneticTree",
+    "molecules": "twinax.envs._molecules:Molecules",
 }
 _REWARDS: dict[str, type | str] = {
     "uniform": Uniform,
@@ -32,6 +37,14 @@ _REWARDS: dict[str, type | str] = {
     "bands": GridReward,
     "doubled_letters": "twinax.envs._sequences:DoubledLetters",
     "bit_modes": "twinax.envs._bit_modes:BitModes",
+    "bge": "twinax.envs._dag_rewards:BGe",
+    "linear_gaussian": "twinax.envs._dag_rewards:LinearGaussian",
+    "cosine": Cosine,
+    "deceptive": Deceptive,
+    "sparse": Sparse,
+    "tiers": Tiers,
+    "parsimony": "twinax.envs._phylogeny:Parsimony",
+    "properties": "twinax.envs._molecules:Properties",
 }
 _WORLDS: dict[str, type[World]] = {"treasurehunt": TreasureHunt, "cleanup": Cleanup}
 _CONTROLS: dict[str, type[Control]] = {

@@ -7,6 +7,7 @@ from twinax.gflownet._metrics import MetricOptions
 from twinax.gflownet._policy import Networks, Outputs, Policy, PolicyOptions
 from twinax.gflownet._problem import GFlowNet, problem
 from twinax.gflownet._scores import Scores, Visited, score, visit
+from twinax.gflownet._targets import TargetOptions
 from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Policy",
     "PolicyOptions",
     "Scores",
+    "TargetOptions",
     "Trajectories",
     "Visited",
     "backward_rollout",

@@ -100,7 +100,7 @@ class Judging:
         }
 
     def measure(self, state: State, draws, tables) -> Metrics:
-        networks, env = state.networks, self.problem.env.given(tables.get("constants", {}))
+        networks, env = self.problem.judged(state), self.problem.env.given(tables.get("constants", {}))
 
         def logits(observation):
             return networks.policy(observation).forward_logits

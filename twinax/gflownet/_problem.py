@@ -22,13 +22,14 @@ from twinax.gflownet._judge import PICTURES, TITLES, Judging
 from twinax.gflownet._metrics import MetricOptions, Samples
 from twinax.gflownet._policy import Networks, PolicyOptions, init_networks
 from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
+from twinax.gflownet._targets import TargetOptions
 from twinax.gflownet._trajectories import Given, Trajectories, forward_rollout, rollout_draws
 from twinax.gflownet._use import Using
 from twinax.networks import NetworkFactory
 from twinax.noise import Draw
 from twinax.optimizer import Optimizer
 from twinax.parts import Compile, Judge, Present, Prove, Unit, Use
-from twinax.problem import Inputs, Problem, State, Terms, two_results
+from twinax.problem import Inputs, Metrics, Problem, State, Terms, Update, two_results
 from twinax.recipe import remembered
 
 DESCRIBED = 20_000
@@ -60,6 +61,8 @@ class GFlowNet(Problem):
     """Initial values of the parameters whose sum is log Z."""
     network: NetworkFactory | None = None
     """What makes a policy network of one's own; None: an MLP as `policy` says."""
+    targets: TargetOptions = TargetOptions()
+    """How slower networks follow the trained ones."""
 
     def __post_init__(self):
         if self.batch_size < 1:
@@ -97,7 +100,7 @@ class GFlowNet(Problem):
         networks = init_networks(rng, self.env, self.policy, "log_flow" in self.needs, log_z, self.network)
         return State(
             networks=networks,
-            targets=None,
+            targets=self.targets.init(networks, self.objective.prior),
             carry=Samples.empty(self.env, self.metrics.fifo, self.batch_size),
             optimizer=self.optimizer.init(networks),
             step=np.zeros((), np.int32),
@@ -117,7 +120,7 @@ class GFlowNet(Problem):
 
     def collect(self, state: State, draws, inputs: Inputs) -> tuple[Samples, Trajectories]:
         policy = state.networks.policy.acting()
-        given = Given(inputs.data.get("constants", {}))
+        given = Given(inputs.data.get("constants", {}), state.targets)
         env = self.env.given(given.constants)
         trajectories = forward_rollout(
             env,
@@ -128,6 +131,15 @@ class GFlowNet(Problem):
             scheduled(inputs.settings["temperature"], state.step),
         )
         return state.carry.update(env, trajectories.last), dataclasses.replace(trajectories, given=given)
+
+    def step(self, state: State, draws, inputs: Inputs, update: Update) -> tuple[State, Metrics]:
+        before = state.step
+        state, log = super().step(state, draws, inputs, update)
+        return dataclasses.replace(state, targets=self.targets.moved(state.targets, state.networks, before)), log
+
+    def judged(self, state: State) -> Networks:
+        """The networks that evaluations and samples use."""
+        return (state.targets or {}).get("ema", state.networks)
 
     def scores(self, networks: Networks, batch: Trajectories | Visited, size: int | None = None) -> Scores:
         """The log-probabilities that the objective is made of."""
@@ -179,6 +191,7 @@ class GFlowNet(Problem):
             describe=self._describe,
             sources=self.env.files,
             tables=Using(self).tables,
+            drawings=Using(self).drawings,
         )
 
     @property
@@ -208,13 +221,14 @@ def problem(
     metrics: MetricOptions | None = None,
     log_z: tuple[float, ...] = (0.0,),
     network: NetworkFactory | None = None,
+    targets: TargetOptions | None = None,
 ) -> GFlowNet:
     """A GFlowNet on an environment.
 
     An `objective` is a name, or an object with options of its own. A `reward` takes the place of the environment's own:
     a record with `log_reward(env, state)`, or any callable (a function, a `torch.nn.Module`, a model's `predict`) that
     gives one number for each object; see `tx.envs.BlackBox`. A `network` makes the policy, `(rng, spec) -> module`; see
-    `tx.networks.NetworkSpec`.
+    `tx.networks.NetworkSpec`. `targets` are slower copies of the networks.
 
     >>> from twinax.envs import Hypergrid
     >>> problem(Hypergrid(dim=2, side=8), "detailed_balance").objective.name
@@ -230,6 +244,7 @@ def problem(
         metrics=metrics or MetricOptions(),
         log_z=log_z,
         network=network,
+        targets=targets or TargetOptions(),
     )
 
 

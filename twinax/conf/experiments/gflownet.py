@@ -11,13 +11,16 @@ from typing import Any
 
 from twinax import Optimizer
 from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sections_of
-from twinax.conf._networks import NetworkSection, make_network
+from twinax.conf._networks import WorldNetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import BatchSection, Root, at_least
+from twinax.conf.experiments import _gflownet_dag
+from twinax.conf.experiments._gflownet_lattice import PRESETS as LATTICE
 from twinax.conf.experiments._gflownet_sequences import SEQUENCES
+from twinax.conf.experiments._gflownet_trees import TREES
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError
-from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, objectives, problem
+from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, TargetOptions, objectives, problem
 from twinax.registry import import_code
 
 MOST_LOG_Z = 1_000_000
@@ -54,7 +57,7 @@ class GflownetOptimizer(mirror(Optimizer, leave_out=["rates", "clip_by"])):
 
 
 @dataclass
-class PolicySection(mirror(PolicyOptions), NetworkSection):
+class PolicySection(mirror(PolicyOptions), WorldNetworkSection):
     """The networks."""
 
 
@@ -72,6 +75,7 @@ class GflownetRoot(Root):
     policy: PolicySection = field(default_factory=PolicySection)
     exploration: Any = field(default_factory=mirror(Exploration))
     metrics: Any = field(default_factory=mirror(MetricOptions))
+    targets: Any = field(default_factory=mirror(TargetOptions))
     optimizer: GflownetOptimizer = field(default_factory=GflownetOptimizer)
 
 
@@ -194,7 +198,8 @@ def build_problem(config: GflownetRoot):
         optimizer=make_options(config.optimizer, rates={"log_z": config.optimizer.log_z_learning_rate}),
         metrics=make_options(config.metrics),
         log_z=(objective.log_z_init,) * objective.log_z_size,
-        network=make_network(config.policy, "policy"),
+        targets=make_options(config.targets),
+        network=make_network(config.policy, "policy", env.default_network),
     )
 
 
@@ -229,6 +234,9 @@ EXPERIMENT = Experiment(
                 "hypergrid": Preset({"env": Grid()}, choose={"proxy": "easy"}),
                 "grid": GRID,
                 **SEQUENCES,
+                **_gflownet_dag.PRESETS,
+                **LATTICE,
+                **TREES,
             },
             open=open_section("environment", leave_out=["reward"]),
             registry=ENVIRONMENTS,
