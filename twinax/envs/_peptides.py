@@ -64,6 +64,10 @@ class Peptides(SequenceRules):
         return len(LETTERS)
 
     @property
+    def default_network(self) -> str:
+        return "transformer"
+
+    @property
     def files(self) -> tuple[Path, ...]:
         return (Path(str(self.file)),)
 
