@@ -21,6 +21,7 @@ def check_learned(order: str, objective: str, mode: str) -> None:
         WORLDS[order],
         objective,
         batch_size=64 if flat or order == "variable" else 32,
+        network="mlp",
         policy=PolicyOptions(hidden=(64, 64), backward="uniform"),
         exploration=Exploration(epsilon=0.3 if flat else 0.1),
         optimizer=tx.Optimizer(learning_rate=3e-3, rates={"log_z": 0.1}, decay_steps=steps, decay_to=0.01),

@@ -71,6 +71,14 @@ def test_peaks_are_better_than_all_neighbours(file):
     assert {str(string) for string in LETTERS[top.mode(states) >= 0]} == {s for s in value if value[s] > 21.5 / 26}
 
 
+def test_equal_neighbours_are_no_peaks(tmp_path):
+    pairs = np.array(["aa", "ab", "ba", "bb"])
+    level = Tabulated(write(tmp_path / "level.npz", key=pairs, value=np.array([2.0, 2.0, 1.0, 0.5])))
+    assert level.num_modes == 0
+    apart = Tabulated(write(tmp_path / "apart.npz", key=pairs, value=np.array([2.0, 0.5, 1.0, 2.0])))
+    assert apart.mode(apart.states_of([[0, 0], [0, 1], [1, 1]])).tolist() == [0, -1, 1]
+
+
 def test_a_test_set_is_even_over_the_rewards(file):
     env = Tabulated(file)
     states = env.test_states(0)

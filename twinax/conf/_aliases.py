@@ -42,7 +42,7 @@ def rewrite(overrides: Sequence[str], experiment: Experiment) -> list[str]:
     for override in overrides:
         key, equals, value = override.partition("=")
         plain = key.lstrip("+")
-        # An option of somebody's own world may be called as a key was elsewhere.
+        # An option of a chosen world may be called as a key was elsewhere.
         target = table.get(plain) if equals and plain not in experiment.own_keys else None
         if target is None:
             rewritten.append(override)

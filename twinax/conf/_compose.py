@@ -38,7 +38,7 @@ def compose(overrides: Sequence[str] = ()) -> Any:
 def opened_experiment(overrides: Sequence[str] = ()) -> Experiment:
     """The experiment that settings choose, with the choices that somebody's code makes for them."""
     experiment, rest = _choose_experiment(overrides)
-    return experiment.opened(_named_code(rest, experiment))
+    return experiment.opened(_named_choices(rest, experiment))
 
 
 def documented(overrides: Sequence[str]) -> list[tuple[str, str, Any, str]]:
@@ -132,8 +132,8 @@ def _choose_experiment(overrides: Sequence[str]) -> tuple[Experiment, list[str]]
     return find_experiment(chosen[-1] if chosen else DEFAULT), rest
 
 
-def _named_code(overrides: Sequence[str], experiment: Experiment) -> dict[str, str]:
-    """Choices that are code of others, by group."""
+def _named_choices(overrides: Sequence[str], experiment: Experiment) -> dict[str, str]:
+    """Choices that overrides make, by group."""
     choices = {}
     for text in _aliases.rewrite(overrides, experiment):
         key, _, value = text.partition("=")
@@ -149,8 +149,7 @@ def _named_code(overrides: Sequence[str], experiment: Experiment) -> dict[str, s
                 f"'{text}' would choose another {group} than {choices[group]}: {group}.name says which one it is, and "
                 "sets no field of that name; call the field otherwise to set it"
             ) from error
-        if is_code(choice):
-            choices[group] = choice
+        choices[group] = choice
     return choices
 
 

@@ -10,7 +10,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from twinax.errors import TwinaxError, UnknownName
@@ -97,18 +97,18 @@ class Experiment:
     uses: tuple[str, ...] = ()
     """What its trained runs can do: sample, top_k, act, export, play (see `twinax.parts.Use`)."""
     own_keys: frozenset[str] = frozenset()
-    """Keys of choices that somebody's code made."""
+    """Keys of the options that choices have themselves, which are never taken for older names of others."""
 
     def opened(self, choices: Mapping[str, str]) -> Experiment:
-        """The same with choices that somebody's code makes, by group."""
+        """The same for choices by group, also those that somebody's code makes; their own options are no aliases."""
         groups, keys = dict(self.groups), set(self.own_keys)
         for name, choice in choices.items():
             group = groups[name]
             if group.open is not None and choice not in group.choices:
-                section = group.open(choice)
-                groups[name] = replace(group, choices={**group.choices, choice: section})
-                node = section.sections[name] if isinstance(section, Preset) else section
-                keys |= {f"{name}.{option.name}" for option in fields(node)}
+                groups[name] = group = replace(group, choices={**group.choices, choice: group.open(choice)})
+            section = group.choices.get(choice)
+            node = section.sections.get(name) if isinstance(section, Preset) else section
+            keys |= {f"{name}.{option.name}" for option in fields(node)} if is_dataclass(node) else set()
         return replace(self, groups=groups, own_keys=frozenset(keys))
 
 

@@ -24,6 +24,7 @@ from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
 from twinax.envs._molecules import Molecules, Properties
 from twinax.envs._perfect_tree import LeafNumber, PerfectTree
+from twinax.envs._peptides import Peptides
 from twinax.envs._phylogeny import ForestState, Parsimony, PhylogeneticTree
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
@@ -96,6 +97,7 @@ __all__ = [
     "Parsimony",
     "Pendulum",
     "PerfectTree",
+    "Peptides",
     "PhylogeneticTree",
     "PointMaze",
     "Properties",

@@ -26,6 +26,7 @@ _ENVIRONMENTS: dict[str, type[Environment] | str] = {
     "tfbind8": "twinax.envs._tabulated:TFBind8",
     "qm9": "twinax.envs._tabulated:QM9Small",
     "rna": "twinax.envs._rna_binding:RNABinding",
+    "amp": "twinax.envs._peptides:Peptides",
     "dag": "twinax.envs._dag:DAG",
     "phylo": "twinax.envs._phylogeny:PhylogeneticTree",
     "molecules": "twinax.envs._molecules:Molecules",

@@ -64,5 +64,20 @@ SEQUENCES: Mapping[str, Preset] = {
             "trainer": {"batch_size": 32, "steps": 5_000},
         }
     ),
+    "amp": Preset(
+        {
+            "env": _section("amp"),
+            "policy": {"backward": "uniform"},
+            "exploration": {"epsilon": 0.01},
+            "optimizer": {
+                "name": "adamw",
+                "learning_rate": 1e-3,
+                "weight_decay": 1e-4,
+                "log_z_learning_rate": 0.64,
+            },
+            "metrics": {"top_k": 100},
+            "trainer": {"batch_size": 16, "steps": 20_000},
+        }
+    ),
 }
 """The settings of gfnx, for RNA those of LS-GFN without its replay, and those of recursion's toy of doubled letters."""
