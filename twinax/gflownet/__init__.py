@@ -5,6 +5,7 @@ from twinax.gflownet._exploration import Exploration
 from twinax.gflownet._metrics import MetricOptions
 from twinax.gflownet._policy import Networks, Outputs, Policy, PolicyOptions
 from twinax.gflownet._problem import GFlowNet, problem
+from twinax.gflownet._replay import ReplayOptions
 from twinax.gflownet._scores import Scores, Visited, score, visit
 from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout
 
@@ -16,6 +17,7 @@ __all__ = [
     "Outputs",
     "Policy",
     "PolicyOptions",
+    "ReplayOptions",
     "Scores",
     "Trajectories",
     "Visited",

@@ -10,13 +10,12 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax import ops, tree
-from twinax.envs import Environment
 from twinax.envs.state_rows import pick, size_of
 from twinax.gflownet import _exact, _metrics, objectives
 from twinax.gflownet._metrics import Samples
-from twinax.gflownet._policy import Networks, backward_log_probs
 from twinax.gflownet._scores import score
-from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout, rollout_draws, undo_draws
+from twinax.gflownet._trajectories import forward_rollout, rollout_draws, undo_draws
+from twinax.gflownet._undoing import undo
 from twinax.noise import Draw
 from twinax.parts import Picture, Title
 from twinax.problem import Metrics, State
@@ -100,22 +99,14 @@ class Judging:
             last = tables["cumulative"].shape[0] - 1
             index = ops.clip(ops.searchsorted(tables["cumulative"], ops.cast(draws["target"], "float32")), 0, last)
             objects = tree.map_leaves(lambda x: ops.take(x, ops.cast(index, "int32")), tables["objects"])
-            measured["eubo"] = objectives.log_z_estimates(estimates(self._undo(env, networks, objects, draws["undo"])))
+            back = undo(env, networks, self.problem.policy.backward, objects, draws["undo"])
+            measured["eubo"] = objectives.log_z_estimates(estimates(back))
 
             def probabilities(states):
                 return ops.softmax(logits(env.observe(states)), env.forward_mask(states))
 
             measured["probabilities"] = ops.map_rows(probabilities, tables["states"], TILE)
         return measured
-
-    def _undo(self, env: Environment, networks: Networks, objects: Any, uniform: Any) -> Trajectories:
-        kind = self.problem.policy.backward
-
-        def logits(states):
-            out = networks.policy(env.observe(states))
-            return backward_log_probs(env, kind, states, out.backward_logits, out.forward_logits)
-
-        return backward_rollout(env, logits, objects, uniform)
 
     def summarise(self, measured: Mapping[str, Any]) -> Metrics:
         env = self.problem.env

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -44,6 +45,27 @@ class Trajectories:
     def last(self) -> Any:
         """The final state of each trajectory: padding repeats it."""
         return tree.map_leaves(lambda x: x[-1], self.states)
+
+
+def joined(env: Environment, parts: Sequence[Trajectories]) -> Trajectories:
+    """Several batches of trajectories as one."""
+    if len(parts) == 1:
+        return parts[0]
+    if not env.fixed_length:
+        parts = [_padded(one) for one in parts]
+    states = tree.map_leaves(lambda *each: ops.concat(each, 1), *(one.states for one in parts))
+    actions, length = (ops.concat([getattr(one, name) for one in parts], -1) for name in ("actions", "length"))
+    return Trajectories(states, actions, length, parts[0].given)
+
+
+def _padded(one: Trajectories) -> Trajectories:
+    """The final state stands in all of the padding: another batch's longest trajectory may be longer."""
+    ended = ops.arange(one.actions.shape[0] + 1, one.length)[:, None] > one.length[None]
+
+    def fill(x):
+        return ops.where(ended.reshape(*ended.shape, *[1] * (x.ndim - 2)), x[-1][None], x)
+
+    return dataclasses.replace(one, states=tree.map_leaves(fill, one.states))
 
 
 def rollout_draws(env: Environment, batch: int) -> dict[str, Draw]:

@@ -16,7 +16,7 @@ from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import BatchSection, Root, at_least
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError
-from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, objectives, problem
+from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, ReplayOptions, objectives, problem
 from twinax.registry import import_code
 
 MOST_LOG_Z = 1_000_000
@@ -70,6 +70,7 @@ class GflownetRoot(Root):
     objective: Any = CHOSEN
     policy: PolicySection = field(default_factory=PolicySection)
     exploration: Any = field(default_factory=mirror(Exploration))
+    replay: Any = field(default_factory=mirror(ReplayOptions))
     metrics: Any = field(default_factory=mirror(MetricOptions))
     optimizer: GflownetOptimizer = field(default_factory=GflownetOptimizer)
 
@@ -193,6 +194,7 @@ def build_problem(config: GflownetRoot):
         metrics=make_options(config.metrics),
         log_z=(objective.log_z_init,) * objective.log_z_size,
         network=make_network(config.policy, "policy"),
+        replay=make_options(config.replay, "replay"),
     )
 
 
