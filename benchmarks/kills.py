@@ -44,12 +44,24 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "treasurehunt": (
         *("experiment=treasurehunt", "world.turns=8", "world.height=5", "world.width=5", "world.num_agents=2"),
-        *("model.width=8", "replay.memory=24", "replay.frames=2", "evaluation.num_envs=2", "evaluation.film=false"),
+        *(
+            "model.width=8",
+            "replay.buffer_size=24",
+            "replay.frame_stack=2",
+            "evaluation.num_envs=2",
+            "evaluation.film=false",
+        ),
         *("trainer.batch_size=8", "trainer.steps=30"),
     ),
     "offline": (
         *("experiment=offline", "agent=iql", "agent.hidden=[8]", "task.walls=u", "task.episodes=2"),
-        *("data.trajectories=4", "data.steps=30", "phases.pretrain=15", "trainer.batch_size=8", "trainer.steps=30"),
+        *(
+            "data.trajectories=4",
+            "data.steps=30",
+            "phases.pretrain_steps=15",
+            "trainer.batch_size=8",
+            "trainer.steps=30",
+        ),
     ),
     "ppo": ("experiment=ppo", "env=cartpole", *PPO, "ppo.film=false", "trainer.steps=30"),
     "biped": (

@@ -181,7 +181,7 @@ def plain(subject, phase: str, steps: int) -> Callable[[], float]:
                     for target, own in zip(
                         jtu.tree_leaves(targets[name]), jtu.tree_leaves(networks[name]), strict=True
                     ):
-                        target.copy_(agent.target_rate * own + (1 - agent.target_rate) * target)
+                        target.copy_(agent.tau * own + (1 - agent.tau) * target)
 
     def turn() -> float:
         begin = time.perf_counter()

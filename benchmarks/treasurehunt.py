@@ -43,14 +43,14 @@ def make_problem(epsilon: float, worlds: int = 1, parallel: bool = True):
     learners = tx.iqn.Learners(
         count=AGENTS,
         width=WIDTH,
-        quantiles=QUANTILES,
+        num_quantiles=QUANTILES,
         batch_size=BATCH,
         epsilon=epsilon,
         epsilon_decay=0.0,
         replay=tx.iqn.ReplayOptions(**HABITS),
     )
     world = tx.envs.TreasureHunt(variant="gem_food_bone", num_agents=AGENTS, turns=TURNS)
-    return tx.iqn.problem(world, {"iqn": learners}, worlds=worlds, parallel=parallel, film=False)
+    return tx.iqn.problem(world, {"iqn": learners}, num_envs=worlds, parallel=parallel, film=False)
 
 
 def train_gigaflops() -> float:

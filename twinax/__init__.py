@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from twinax import (
         agents,
+        batches,
         bridge,
         deploy,
         engines,
@@ -47,6 +48,7 @@ __all__ = [
     "__version__",
     "agents",
     "as_torch_module",
+    "batches",
     "bridge",
     "deploy",
     "ema",
@@ -68,25 +70,6 @@ __all__ = [
     "train",
 ]
 
-_MODULES = frozenset(
-    {
-        "agents",
-        "bridge",
-        "deploy",
-        "engines",
-        "envs",
-        "errors",
-        "gflownet",
-        "iqn",
-        "networks",
-        "noise",
-        "offline",
-        "ops",
-        "parity",
-        "ppo",
-        "runs",
-    }
-)
 _HOMES = {
     "Optimizer": "twinax.optimizer",
     "Problem": "twinax.problem",
@@ -100,6 +83,7 @@ _HOMES = {
     "resume": "twinax.runs",
     "train": "twinax.runs",
 }
+_MODULES = frozenset(__all__) - {*_HOMES, "__version__"}
 
 
 def __getattr__(name: str) -> Any:

@@ -17,6 +17,11 @@ def console():
     return Console(width=width, highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
+def warn(sentence: str) -> None:
+    """Say on standard error what does not stop anything."""
+    print(f"warning: {sentence}", file=sys.stderr)
+
+
 def facts(rows: Mapping[str, Any]) -> None:
     """Names and values in two columns."""
     width = max(map(len, rows), default=0)
@@ -36,9 +41,13 @@ def table(
     made = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for index, column in enumerate(columns):
         made.add_column(column, justify="right" if numbers_from <= index < numbers_to else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*(Text(show(value)) for value in row))  # Text: brackets are no markup
-    console().print(made)
+    shown = [[show(value) for value in row] for row in rows]
+    out, longest = console(), max((len(row[0]) for row in shown), default=0)
+    # What is copied from the first column, such as a path, stays in one piece where there is room for it.
+    made.columns[0].no_wrap = longest <= out.width // 2
+    for row in shown:
+        made.add_row(*map(Text, row))  # Text: brackets are no markup
+    out.print(made)
     sys.stdout.flush()
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from twinax import ops, tree
 from twinax.arguments import checked
 from twinax.errors import TwinaxError, UnknownName
+from twinax.ranges import check_known, check_range
 
 T = TypeVar("T")
 NAMES = ("adam", "adamw", "sgd")
@@ -58,19 +59,14 @@ class Optimizer:
     def __post_init__(self):
         if self.name not in NAMES:
             raise UnknownName("optimizer", self.name, NAMES)
-        if self.clip_by not in CLIP_BY:
-            raise UnknownName("clip_by", self.clip_by, CLIP_BY)
+        check_known(self, clip_by=CLIP_BY)
         for label, rate in {"learning_rate": self.learning_rate, **self.rates}.items():
             if not (np.isfinite(rate) and rate >= 0):
                 raise TwinaxError(f"the step size '{label}' is {rate}; it must be finite and not negative")
-        for label, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
-            if not 0 <= beta < 1:
-                raise TwinaxError(f"{label} is {beta}; it must be at least 0 and below 1")
+        check_range(self, "at least 0 and below 1", "beta1", "beta2")
         if self.weight_decay and self.name != "adamw":
             raise TwinaxError(f"weight_decay={self.weight_decay} needs name=adamw, not {self.name}")
-        for label, value in (("eps", self.eps), ("clip_norm", self.clip_norm), ("decay_steps", self.decay_steps)):
-            if not (np.isfinite(value) and value >= 0):
-                raise TwinaxError(f"{label} is {value}; it must be finite and not negative")
+        check_range(self, "finite and not negative", "eps", "clip_norm", "decay_steps")
 
     def init(self, networks: Any) -> Moments:
         """What this optimizer remembers before its first update; NumPy leaves.

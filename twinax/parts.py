@@ -83,12 +83,13 @@ class Title:
 @dataclass(frozen=True)
 class Picture:
     """How a report draws arrays of an evaluation. `Judge.summarise` calls them picture/NAME/ARRAY, with the name that
-    the picture has in `Judge.pictures`; those of the name "" are picture/ARRAY. There are two kinds:
+    the picture has in `Judge.pictures`; those of the name "" are picture/ARRAY. There are three kinds:
 
     maps    arrays of one or two axes, side by side on one scale; with `difference` the first of two minus the second
     paths   `paths` (number, points, 2) of x and y, y downwards, nan beyond a path's end. There may also be `walls` of
             cells (rows, columns), the `goal` (x, y, radius), `successes`, 1 or 0 for each path, and `values` (rows,
             columns) over the whole of the walls
+    images  arrays (height, width, 3) of uint8 as they are, side by side, each under its label
 
     >>> Picture("Where it went", "paths", captions={"paths": "ten episodes, from their starts (dots)"}).kind
     'paths'
@@ -103,6 +104,14 @@ class Picture:
     captions: Mapping[str, str] = field(default_factory=dict)
     """What is seen of an array, by its name; said below if the array is there."""
     difference: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A picture with its arrays, by their own names."""
+
+    picture: Picture
+    arrays: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -154,7 +163,7 @@ class Unit:
     """What people count while a problem is trained.
 
     >>> Unit("environment steps", 1024, "env_steps").told(10)
-    '10,240 environment steps (10 steps)'
+    '10,240 environment steps (10 training steps)'
     """
 
     name: str = "steps"
@@ -167,7 +176,7 @@ class Unit:
     def told(self, steps: int) -> str:
         """So many steps in words."""
         own = f"{steps * self.per_step:,} {self.name}"
-        return own if self.per_step == 1 else f"{own} ({steps:,} steps)"
+        return own if self.per_step == 1 else f"{own} ({steps:,} training steps)"
 
 
 @dataclass(frozen=True)
@@ -191,6 +200,9 @@ class Present:
     """Files that a person gave and that a run keeps, so that it can be built again; a setting names the first."""
     tables: Callable[[Any], dict[str, Table]] = _empty
     """(state of one seed with NumPy leaves) -> tables for a report by their headings; asked for when a run ends."""
+    drawings: Callable[[Any], Mapping[str, Drawn]] = _empty
+    """(state of one seed with NumPy leaves) -> pictures for a report by names of their own, which take too long to draw
+    for every evaluation; asked for when a run ends."""
     not_saved: str = ""
     """What a checkpoint cannot hold and how a run goes on without it, as a sentence for who resumes it."""
 

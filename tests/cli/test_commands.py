@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from twinax import console
+
 
 def rows(path: Path) -> list[dict]:
     return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
@@ -125,6 +127,34 @@ def test_list_shows_choices_and_runs(twinax, trained):
     assert "runs/copy" in twinax("list", "runs").out
     keys = twinax("list", "keys").out
     assert "optimizer.log_z_learning_rate" in keys and "Step size of the parameters of log Z." in keys
+
+
+def test_list_keys_of_what_settings_choose(twinax):
+    def listed(*settings):
+        done = twinax("list", "keys", *settings)
+        assert done.code == 0, done.err
+        lines = (line.split(maxsplit=2) for line in done.out.splitlines())
+        return {line[0]: line[1:] for line in lines if len(line) > 1 and "." in line[0]}
+
+    every, one = listed("experiment=offline"), listed("experiment=offline", "agent=hiql", "agent.gamma=0.9")
+    assert "agent.kl_weight" in every and "agent.kl_weight" not in one
+    assert one["agent.gamma"][0] == "0.9" and one["agent.alpha"][0] == "3.0"  # HIQL's own, not the first agent's
+    assert "env=cartpole" in twinax("list", "choices", "experiment=ppo").out
+    assert "was given keys and runs" in twinax("list", "keys", "runs").err
+
+
+def test_what_is_said_at_the_start_is_what_one_writes(twinax, tiny):
+    done = twinax("train", *tiny, "trainer.steps=1", "seeds=2", "run.dir=here")
+    assert done.code == 0, done.err
+    assert "env=hypergrid (dim 2, side 3), objective=trajectory_balance, proxy=easy (" in done.out
+    assert "1 threads" not in done.out
+    assert "seeds 0 to 1" in done.err
+
+
+def test_a_path_in_a_table_stays_in_one_piece(capsys):
+    name = "runs/2026-11-18-treasurehunt-treasurehunt_items-default-jax-seed0"
+    console.table("runs", ("run", "result"), [(name, "total variation 0.19564 ± 0.23 " * 4)])
+    assert name in capsys.readouterr().out
 
 
 STRANGER = """

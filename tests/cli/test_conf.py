@@ -199,3 +199,46 @@ def test_modes_are_the_engines():
 def test_older_names_of_worlds_in_the_treasure_hunt():
     config = conf.compose(["experiment=treasurehunt", "preset.worlds=2", "evaluation.worlds=3"])
     assert (config.preset.num_envs, config.evaluation.num_envs) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "older", "key", "value"),
+    [
+        ("treasurehunt", "preset.train_steps", "preset.gradient_steps", 3),
+        ("treasurehunt", "model.quantiles", "model.num_quantiles", 3),
+        ("treasurehunt", "model.act_quantiles", "model.num_act_quantiles", 3),
+        ("treasurehunt", "model.cosines", "model.num_cosines", 3),
+        ("treasurehunt", "model.atoms", "model.num_atoms", 3),
+        ("treasurehunt", "model.low", "model.v_min", -3.0),
+        ("treasurehunt", "model.high", "model.v_max", 3.0),
+        ("treasurehunt", "model.target_rate", "model.tau", 0.25),
+        ("treasurehunt", "model.TAU", "model.tau", 0.25),
+        ("treasurehunt", "model.sync_every", "model.target_network_frequency", 3),
+        ("treasurehunt", "model.sync_freq", "model.target_network_frequency", 3),
+        ("treasurehunt", "replay.memory", "replay.buffer_size", 300),
+        ("treasurehunt", "replay.frames", "replay.frame_stack", 3),
+        ("offline", "agent.discount", "agent.gamma", 0.25),
+        ("offline", "agent.target_rate", "agent.tau", 0.25),
+        ("offline", "agent.actor_norm", "agent.actor_layer_norm", True),
+        ("offline", "agent.value_norm", "agent.value_layer_norm", False),
+        ("offline agent=hilp", "agent.width", "agent.latent_dim", 3),
+        ("offline agent=rebrac", "agent.noise", "agent.policy_noise", 0.25),
+        ("offline agent=rebrac", "agent.actor_noise", "agent.policy_noise", 0.25),
+        ("offline agent=mbpo_rebrac", "agent.rollouts", "agent.num_model_rollouts", 3),
+        ("offline agent=mbpo_rebrac", "agent.rollout_steps", "agent.num_model_rollout_steps", 3),
+        ("offline agent=mbpo_rebrac", "agent.capacity", "agent.buffer_size", 300),
+        ("offline agent=dino_rebrac", "agent.repr_clip", "agent.repr_noise_clip", 0.25),
+        ("offline agent=infom", "agent.goals", "agent.num_flow_goals", 3),
+        ("offline agent=infom", "agent.clip_goals", "agent.clip_flow_goals", False),
+        ("offline agent=infom", "agent.latents", "agent.critic_latent_type", "encoding"),
+        ("offline agent=fb_repr", "agent.mix", "agent.latent_mix_prob", 0.25),
+        ("offline agent=fb_repr", "agent.orthonormal", "agent.orthonorm_coeff", 0.25),
+        ("offline", "phases.pretrain", "phases.pretrain_steps", 3),
+        ("offline", "task.copies", "task.num_envs", 3),
+    ],
+)
+def test_older_names_of_options(experiment, older, key, value):
+    section, name = key.split(".")
+    for written in (older, key):
+        config = conf.compose([f"experiment={experiment.split()[0]}", *experiment.split()[1:], f"{written}={value}"])
+        assert getattr(getattr(config, section), name) == value

@@ -30,7 +30,7 @@ def run(*arguments):
 
 def test_a_run_pretrains_finetunes_and_goes_on_in_another_mode(tmp_path, capsys):
     where = tmp_path / "run"
-    assert run("train", *SMALL, "agent=iql", "phases.pretrain=10", "trainer.steps=20", f"run.dir={where}") == 0
+    assert run("train", *SMALL, "agent=iql", "phases.pretrain_steps=10", "trainer.steps=20", f"run.dir={where}") == 0
     assert run("resume", where, "trainer.steps=30", "trainer.mode=jax") == 0
     rows = [json.loads(line) for line in (where / "metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["step"] == 30 and {"success", "return", "critic.critic_loss"} <= {k for row in rows for k in row}
@@ -48,8 +48,8 @@ def test_a_run_pretrains_finetunes_and_goes_on_in_another_mode(tmp_path, capsys)
 
 def test_one_pretraining_serves_several_tasks(tmp_path, capsys):
     first = tmp_path / "first"
-    settings = [*SMALL, "agent=hilp", "agent.width=4"]
-    assert run("train", *settings, "phases.pretrain=10", "trainer.steps=10", f"run.dir={first}") == 0
+    settings = [*SMALL, "agent=hilp", "agent.latent_dim=4"]
+    assert run("train", *settings, "phases.pretrain_steps=10", "trainer.steps=10", f"run.dir={first}") == 0
     for k, goal in enumerate(("[1.5,1.5]", "[1.5,3.5]")):
         where = tmp_path / f"task{k}"
         task = [f"task.goal={goal}", f"phases.pretrained={first}", "trainer.steps=20", f"run.dir={where}"]
@@ -66,7 +66,14 @@ def test_data_of_a_file_are_normalised_once_and_judged_by_a_task(tmp_path, capsy
     path = tmp_path / "walks.npz"
     save_ogbench(collect_maze(PointMaze("u"), 4, 30), path)
     where = tmp_path / "run"
-    settings = [*SMALL, "agent=crl_infonce", "agent.width=4", f"data={path}", "phases.pretrain=4", "trainer.steps=8"]
+    settings = [
+        *SMALL,
+        "agent=crl_infonce",
+        "agent.latent_dim=4",
+        f"data={path}",
+        "phases.pretrain_steps=4",
+        "trainer.steps=8",
+    ]
     assert run("train", *settings, f"data.validation={path}", f"run.dir={where}") == 0
     rows = [json.loads(line) for line in (where / "metrics.jsonl").read_text().splitlines()]
     assert any("validation.critic.contrastive_loss" in row for row in rows)
@@ -78,7 +85,13 @@ def test_a_run_from_a_mapped_file_is_the_run_from_memory(tmp_path):
     losses = []
     for mapped in ("true", "false"):
         where = tmp_path / mapped
-        settings = [f"data={path}", f"data.mapped={mapped}", "phases.pretrain=4", "trainer.steps=8", f"run.dir={where}"]
+        settings = [
+            f"data={path}",
+            f"data.mapped={mapped}",
+            "phases.pretrain_steps=4",
+            "trainer.steps=8",
+            f"run.dir={where}",
+        ]
         assert run("train", *SMALL, "agent=iql", *settings) == 0
         losses.append(json.loads((where / "summary.json").read_text())["loss"])
         assert (tmp_path / "walks.npz.mapped").is_dir()
@@ -96,7 +109,7 @@ def test_a_run_from_a_mapped_file_is_the_run_from_memory(tmp_path):
         (["task.goal=[1]"], "must be [x, y]"),
         (["data.normalise=most"], "unknown data.normalise 'most'"),
         (["agent.extraction=best"], "unknown extraction 'best'"),
-        (["agent=mbpo_rebrac", "agent.capacity=3"], "it must hold them"),
+        (["agent=mbpo_rebrac", "agent.buffer_size=3"], "it must hold them"),
         (["phases.pretrained=nowhere"], "nowhere"),
     ],
 )
@@ -140,7 +153,7 @@ def test_data_in_another_box_are_trained_and_judged_in_it(tmp_path, capsys):
     settings += [
         "trainer.mode=torch",
         "trainer.batch_size=8",
-        "phases.pretrain=4",
+        "phases.pretrain_steps=4",
         "trainer.steps=4",
         "trainer.chunk=4",
     ]

@@ -160,6 +160,7 @@ def test_what_a_person_brings_is_trained_resumed_elsewhere_and_reported(here):
     assert main(["resume", "run", "--quiet", "trainer.mode=hybrid", "trainer.steps=5"]) == 0
     assert main(["eval", "run", "--seed", "1"]) == 0
     assert main(["report", "run"]) == 0
+    assert main(["list", "keys", *OWN]) == 0
     summary = json.loads((here / "run" / "summary.json").read_text())
     assert summary["steps"] == 5 and summary["problem"]["objective"] == "Huber" and summary["total_variation"] < 1
     stored = conf.restore_run(here / "run")
@@ -183,8 +184,8 @@ def test_engines_agree_on_what_a_person_brings(here):
         (["env=bring:answer"], "environment 'bring:answer' is a int; name a class"),
         ([*OWN[:3], "policy.network=bring:narrow"], "as policy it needs 3 columns"),
         ([*OWN[:3], "policy.network=bring:Attention", "policy.network_options={wide: 1}"], "cannot be made with its"),
-        ([*OWN[:3], "policy.network=attention"], "unknown policy.network 'attention'; known: mlp, package.module:Name"),
-        ([*OWN[:3], "policy.network_options={a: 1}"], "network_options are those of a network of your own"),
+        ([*OWN[:3], "policy.network=attention"], "unknown policy.network 'attention'; known: graph, mlp, package.mod"),
+        ([*OWN[:3], "policy.network_options={a: 1}"], "network_options are those of a network other than mlp"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_it_is_one_sentence(here, words, sentence):

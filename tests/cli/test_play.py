@@ -22,9 +22,9 @@ from twinax.runs import checkpoint
 
 TINY = [
     "experiment=treasurehunt", "world=treasurehunt", "world.turns=12", "world.num_agents=3", "world.spawn_prob=0.2",
-    "model.width=8", "model.quantiles=4", "model.act_quantiles=4", "model.cosines=8", "trainer.batch_size=8",
-    "replay.memory=64", "replay.frames=2", "evaluation.num_envs=1", "evaluation.film=false", "preset.num_envs=1",
-    "players.seeker=1",
+    "model.width=8", "model.num_quantiles=4", "model.num_act_quantiles=4", "model.num_cosines=8",
+    "trainer.batch_size=8", "replay.buffer_size=64", "replay.frame_stack=2", "evaluation.num_envs=1",
+    "evaluation.film=false", "preset.num_envs=1", "players.seeker=1",
 ]  # fmt: skip
 
 

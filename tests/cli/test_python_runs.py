@@ -23,10 +23,10 @@ def gflownet():
 
 
 def agents():
-    sizes = {"width": 8, "quantiles": 4, "act_quantiles": 4, "cosines": 8, "batch_size": 4}
-    group = Learners(count=2, replay=ReplayOptions(memory=16, frames=2), **sizes)
+    sizes = {"width": 8, "num_quantiles": 4, "num_act_quantiles": 4, "num_cosines": 8, "batch_size": 4}
+    group = Learners(count=2, replay=ReplayOptions(buffer_size=16, frame_stack=2), **sizes)
     world = tx.envs.TreasureHunt(num_agents=2, turns=6, height=8, width=8)
-    return tx.iqn.problem(world, {"iqn": group}, evaluation_worlds=1, film=False)
+    return tx.iqn.problem(world, {"iqn": group}, evaluation_num_envs=1, film=False)
 
 
 def test_list_eval_and_report(twinax):
@@ -78,5 +78,5 @@ def test_eval_says_which_seeds_it_used(twinax, trained):
 def test_eval_says_that_a_task_has_seeds_of_its_own():
     from twinax.offline._tasks import GymnasiumTask
 
-    task = GymnasiumTask("Pendulum-v1", episodes=3, copies=2, seed=4)
+    task = GymnasiumTask("Pendulum-v1", episodes=3, num_envs=2, seed=4)
     assert task.own_seeds == "episodes of Pendulum-v1 begin with its own seeds 4 to 5, whatever the draws"

@@ -25,7 +25,8 @@ SMALL = ["env=grid", "env.dim=2", "env.side=4", "policy.hidden=[8]", "trainer.ba
 SMALL += ["trainer.steps=20", "trainer.checkpoint_every=10"]
 
 
-def test_combinations_run_and_are_tabulated(tmp_path, capsys):
+def test_combinations_run_and_are_tabulated(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     words = [*SMALL, "objective=tb,db", "seed=3", "--at-once", "2", f"run.dir={tmp_path / 'all'}"]
     assert main(["sweep", *words]) == 0
     said = capsys.readouterr().out
@@ -34,6 +35,7 @@ def test_combinations_run_and_are_tabulated(tmp_path, capsys):
     assert [row["objective"] for row in rows] == ["tb", "db"]
     assert all(row["status"] == "finished" and float(row["loss"]) >= 0 for row in rows)
     assert (tmp_path / "all" / "001" / "summary.json").exists()
+    assert "report all/000 all/001" in said and str(tmp_path) not in said  # paths as one writes them here
     # Said again it finds nothing to do; other settings are another sweep.
     assert main(["sweep", *words]) == 0
     assert "2, 0 to do" in capsys.readouterr().out

@@ -146,7 +146,7 @@ WRONG_COMMANDS = {
     "report": "RUN",
     "report nowhere": "there is no run directory nowhere",
     "list everything": "known: all, choices, keys, runs",
-    "list --experiment chess": "unknown experiment 'chess'",
+    "list experiment=chess": "unknown experiment 'chess'",
     "parity parity.modes=[jax]": "at least two modes",
     "parity parity.modes=[jax,tpu]": "unknown trainer.mode 'tpu'",
     "compare compare.modes=[]": "compare.modes is empty",

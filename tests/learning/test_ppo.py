@@ -63,7 +63,7 @@ def test_rare_goals_are_found(env, least):
 def test_the_robot_stands_against_pushes(seed):
     pytest.importorskip("mujoco")
     engine, seconds = trained(seed, *STAND)
-    ten_seconds = conf.build_problem(conf.compose([*STAND, "task.time_limit=500", "ppo.episodes=128"]))
+    ten_seconds = conf.build_problem(conf.compose([*STAND, "task.time_limit=500", "ppo.episodes=512"]))
     judge = make_engine(ten_seconds, mode="jax", chunk=1)
     judge.start(seed)
     judge.load(engine.state())

@@ -15,7 +15,7 @@ from twinax.optimizer import Optimizer
 def small():
     """Make a problem on a 4 x 4 grid; one shape for all, so that compiled draws are shared."""
 
-    def make(objective, *, exploration=None, optimizer=None, sizes=None, log_z=(0.0,), **policy):
+    def make(objective, *, exploration=None, optimizer=None, sizes=None, log_z=(0.0,), targets=None, **policy):
         made = problem(
             Hypergrid(dim=2, side=4, reward=GridReward(0.1, 0.5, 2.0)),
             objective,
@@ -25,6 +25,7 @@ def small():
             optimizer=optimizer or Optimizer(learning_rate=1e-2, rates={"log_z": 0.1}),
             metrics=MetricOptions(fifo=50),
             log_z=log_z,
+            targets=targets,
         )
         if sizes:
             # A grid this small has one size of its own; a choice among several must be exercised as well.

@@ -37,10 +37,10 @@ def gflownet(objective: str, **optimizer):
 
 def agents_of_two_kinds(**optimizer):
     """Two groups of agents, one of them with priorities."""
-    options: dict[str, Any] = {"width": 8, "quantiles": 3, "batch_size": 4, "epsilon": 0.5, "noisy": False}
-    plain, weighed = (iqn.ReplayOptions(memory=30, frames=1, alpha=alpha) for alpha in (0.0, 0.6))
+    options: dict[str, Any] = {"width": 8, "num_quantiles": 3, "batch_size": 4, "epsilon": 0.5, "noisy": False}
+    plain, weighed = (iqn.ReplayOptions(buffer_size=30, frame_stack=1, alpha=alpha) for alpha in (0.0, 0.6))
     groups = {
-        "iqn": iqn.Learners(count=1, replay=plain, act_quantiles=2, cosines=4, **options),
+        "iqn": iqn.Learners(count=1, replay=plain, num_act_quantiles=2, num_cosines=4, **options),
         "qr": iqn.Learners(count=1, variant="qr", replay=weighed, **options),
     }
     world = TreasureHunt(height=5, width=5, num_agents=2, turns=8, radius=1, spawn_prob=0.2)
@@ -61,7 +61,7 @@ def with_style(separate: bool = True, **optimizer):
     t = np.arange(40) / 20
     layout = (Feature("angle/pole", "rad"), Feature("speed/pole", "rad/s"))
     frames = np.stack([np.pi + 0.5 * np.sin(np.pi * t), 0.5 * np.pi * np.cos(np.pi * t)], 1)
-    options = ppo.AmpOptions(hidden=(6,), batch=8, updates=2, memory=20, kept=6, remembered=0.5)
+    options = ppo.AmpOptions(hidden=(6,), batch=8, updates=2, buffer_size=20, kept=6, remembered=0.5)
     hooks = ppo.amp(
         Reference(layout, frames, 20.0), lambda state: ops.stack([state.angle, state.spin], -1), 0.05, options
     )

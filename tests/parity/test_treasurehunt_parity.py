@@ -13,7 +13,7 @@ from twinax.iqn import Learners, Players, ReplayOptions, problem
 
 WORLD = {"height": 7, "width": 8, "num_agents": 3, "turns": 20, "radius": 2, "spawn_prob": 0.1}
 # Half of the actions are the networks' own, so that a difference in acting would show.
-LEARNER = {"width": 16, "quantiles": 4, "act_quantiles": 4, "cosines": 8, "batch_size": 16, "epsilon": 0.5}
+LEARNER = {"width": 16, "num_quantiles": 4, "num_act_quantiles": 4, "num_cosines": 8, "batch_size": 16, "epsilon": 0.5}
 PLAIN = {**LEARNER, "noisy": False, "dueling": False}
 
 
@@ -41,13 +41,18 @@ def check(made, steps, modes=("torch", "jax")):
 
 
 def test_the_default_game():
-    replay = ReplayOptions(memory=60, frames=3)
-    check(problem(TreasureHunt(**WORLD), {"iqn": Learners(count=3, sync_every=20, replay=replay, **LEARNER)}), 50)
+    replay = ReplayOptions(buffer_size=60, frame_stack=3)
+    check(
+        problem(
+            TreasureHunt(**WORLD), {"iqn": Learners(count=3, target_network_frequency=20, replay=replay, **LEARNER)}
+        ),
+        50,
+    )
 
 
 def test_three_kinds_of_items_and_sorrels_habits(quick_compilation):
     world = TreasureHunt(variant="gem_food_bone", **WORLD)
-    replay = ReplayOptions(memory=50, frames=2, store_done=False, clear_gap=False, returns=False, ring=False)
+    replay = ReplayOptions(buffer_size=50, frame_stack=2, store_done=False, clear_gap=False, returns=False, ring=False)
     # Agents that learn one after the other in JAX
     check(problem(world, {"iqn": Learners(count=3, replay=replay, **PLAIN)}, parallel=False), 6)
 
@@ -55,18 +60,20 @@ def test_three_kinds_of_items_and_sorrels_habits(quick_compilation):
 @pytest.mark.slow
 def test_two_ways_of_learning_and_a_player_at_once(quick_compilation):
     """Two worlds, agents that move together, prioritised replay, two train steps after an epoch; hybrid as well."""
-    ring: dict[str, Any] = {"memory": 70, "frames": 2}
+    ring: dict[str, Any] = {"buffer_size": 70, "frame_stack": 2}
     groups = {
         "qr": Learners(count=1, variant="qr", replay=ReplayOptions(alpha=0.6, **ring), **{**LEARNER, "noisy": False}),
         "seeker": Players(rule="seeker"),
         "iqn": Learners(count=1, replay=ReplayOptions(**ring), learning_rate=1e-3, **PLAIN),
     }
     world = TreasureHunt(turn_rule="simultaneous", **WORLD)
-    items = check(problem(world, groups, worlds=2, train_steps=2), 6, ("torch", "hybrid", "jax"))
+    items = check(problem(world, groups, num_envs=2, gradient_steps=2), 6, ("torch", "hybrid", "jax"))
     assert "carry.qr.priority" in items
 
 
 def test_atoms(quick_compilation):
-    replay = ReplayOptions(memory=60, frames=2)
-    made = problem(TreasureHunt(**WORLD), {"c51": Learners(count=3, variant="c51", atoms=7, replay=replay, **PLAIN)})
+    replay = ReplayOptions(buffer_size=60, frame_stack=2)
+    made = problem(
+        TreasureHunt(**WORLD), {"c51": Learners(count=3, variant="c51", num_atoms=7, replay=replay, **PLAIN)}
+    )
     check(made, 6)

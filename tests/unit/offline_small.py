@@ -11,16 +11,16 @@ from twinax.offline._agent import Agent
 
 SIZES = Sizes(observation=3, action=2, batch=6)
 OPTIONS = {
-    "infom": {"goals": 3, "flow_steps": 2},
+    "infom": {"num_flow_goals": 3, "flow_steps": 2},
     "fql": {"flow_steps": 2},
-    "mbpo_rebrac": {"rollouts": 6, "rollout_steps": 2, "capacity": 30},
+    "mbpo_rebrac": {"num_model_rollouts": 6, "num_model_rollout_steps": 2, "buffer_size": 30},
 }
 WITH_WIDTH = ("dino_rebrac", "crl_infonce", "td_infonce", "fb_repr", "hilp", "infom", "hiql", "qrl")
 
 
 def small(name: str, **options) -> Agent:
     """An agent with tiny networks."""
-    width = {"width": 5} if name in WITH_WIDTH else {}
+    width = {"latent_dim": 5} if name in WITH_WIDTH else {}
     return AGENTS[name](**{"hidden": (6,), **width, **OPTIONS.get(name, {}), **options})
 
 

@@ -95,8 +95,8 @@ def test_wrong_calls_are_one_sentence(unchecked, part, call):
 def test_every_agent_checks_its_options(unchecked, name):
     with pytest.raises(TwinaxError, match="batch_norm"):
         AGENTS[name](batch_norm=3)
-    with pytest.raises(TwinaxError, match="discount is 'x'; it must be a number"):
-        AGENTS[name](discount="x")
+    with pytest.raises(TwinaxError, match="gamma is 'x'; it must be a number"):
+        AGENTS[name](gamma="x")
 
 
 def test_what_means_the_same_is_taken(unchecked):

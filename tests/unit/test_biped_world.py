@@ -13,16 +13,7 @@ import pytest
 import torch
 
 from twinax import tree
-from twinax.envs.biped import (
-    ROBOTS,
-    VARIED,
-    Biped,
-    Ranges,
-    load_robot,
-    make_biped,
-    mirror_joints,
-    mirror_motion,
-)
+from twinax.envs.biped import ROBOTS, VARIED, Biped, Ranges, load_robot, make_biped, mirror_joints, mirror_motion
 from twinax.envs.biped._rewards import TERMS, wanted_heights
 from twinax.errors import TwinaxError, UnknownName
 from twinax.noise import numpy_draws

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from twinax import bridge
+from twinax import batches, bridge
 from twinax.errors import TwinaxError
 from twinax.gflownet import Scores, objectives
 
@@ -24,13 +24,13 @@ def _batch(**changes) -> dict[str, Any]:
 
 
 def test_a_torch_batch_is_ready_for_the_objectives():
-    scores = bridge.batch_from_torch(**_batch())
+    scores = batches.batch_from_torch(**_batch())
     assert isinstance(scores, Scores) and isinstance(scores.log_pf, jax.Array)
     loss, _ = objectives.trajectory_balance(scores)
     first = 1 + 2 * np.log(0.5) + 0.1 - 1
     second = 1 + np.log(0.25) - 2
     np.testing.assert_allclose(loss, (first**2 + second**2) / 2, rtol=1e-6)
-    flows = bridge.batch_from_torch(**_batch(log_z=None, log_flow=torch.ones(2, 2)), objective="db")
+    flows = batches.batch_from_torch(**_batch(log_z=None, log_flow=torch.ones(2, 2)), objective="db")
     inner, (end, other) = np.log(0.5), (1 + np.log(0.5) - 1 + 0.1, 1 + np.log(0.25) - 2)
     loss, _ = objectives.detailed_balance(flows)
     np.testing.assert_allclose(loss, (inner**2 + end**2 + other**2) / 3, rtol=1e-6)
@@ -39,7 +39,7 @@ def test_a_torch_batch_is_ready_for_the_objectives():
 def test_the_gradient_goes_back_into_the_torch_graph():
     logits = torch.zeros(2, 2, requires_grad=True)
     log_pf = torch.nn.functional.logsigmoid(logits)
-    scores = bridge.batch_from_torch(**_batch(log_pf=log_pf))
+    scores = batches.batch_from_torch(**_batch(log_pf=log_pf))
     gradient = jax.grad(lambda x: objectives.trajectory_balance(eqx.tree_at(lambda s: s.log_pf, scores, x))[0])
     log_pf.backward(bridge.to_torch(gradient(scores.log_pf)))
     assert logits.grad is not None
@@ -78,24 +78,24 @@ def test_the_gradient_goes_back_into_the_torch_graph():
 )
 def test_the_usual_mistakes_have_their_own_messages(changes, message):
     with pytest.raises(TwinaxError, match=message):
-        bridge.batch_from_torch(**_batch(**changes))
+        batches.batch_from_torch(**_batch(**changes))
 
 
 def test_a_batch_with_the_batch_axis_first_gets_a_hint():
     wrong = {"valid": torch.ones(3, 2, dtype=torch.bool), "log_pf": -torch.ones(3, 2), "log_pb": -torch.ones(3, 2)}
     with pytest.raises(TwinaxError, match="time comes first, so transpose the others"):
-        bridge.batch_from_torch(**_batch(**wrong, log_reward=torch.zeros(3)))
+        batches.batch_from_torch(**_batch(**wrong, log_reward=torch.zeros(3)))
     right = {"valid": torch.ones(3, 2, dtype=torch.bool), "log_pf": -torch.ones(2, 3)}
     with pytest.raises(TwinaxError, match="time comes first, so transpose it"):
-        bridge.batch_from_torch(**_batch(**right))
+        batches.batch_from_torch(**_batch(**right))
     gap = torch.tensor([[True, True], [False, True], [True, True]])
     with pytest.raises(TwinaxError, match="steps after a trajectory's end"):
-        bridge.batch_from_torch(**_batch(valid=gap))
+        batches.batch_from_torch(**_batch(valid=gap))
 
 
 def test_unknown_arguments_of_a_batch_are_refused():
     with pytest.raises(TypeError, match=r"\['logflow'\]"):
-        bridge.batch_from_torch(**_batch(logflow=torch.zeros(2, 2)))
+        batches.batch_from_torch(**_batch(logflow=torch.zeros(2, 2)))
 
 
 def test_every_objective_takes_a_batch_with_what_it_needs():
@@ -106,6 +106,7 @@ def test_every_objective_takes_a_batch_with_what_it_needs():
     grids = dict.fromkeys(
         (
             "log_flow",
+            "logit",
             "state_log_reward",
             "state_log_energy",
             "log_pf_stop",
@@ -116,8 +117,12 @@ def test_every_objective_takes_a_batch_with_what_it_needs():
         grid,
     )
     for name, known in tx.gflownet.objectives.OBJECTIVES.items():
-        scores = tx.bridge.batch_from_torch(
+        scores = tx.batches.batch_from_torch(
             log_pf=grid, log_pb=2 * grid, log_reward=np.zeros(3, np.float32), valid=np.ones((2, 3), bool), log_z=1.0,
             objective=name, **grids,
         )  # fmt: skip
+        if known.prior:
+            with pytest.raises(TwinaxError, match="reads the scores of a prior policy"):
+                known()(scores)
+            continue
         assert np.isfinite(float(known()(scores)[0])), name

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from twinax import bridge
+from twinax import batches, bridge
 from twinax.errors import TwinaxError
 from twinax.networks import MLP, as_torch_module
 from twinax.tree import named_leaves
@@ -137,7 +137,7 @@ def test_a_module_is_exchanged_by_its_state_dict(unchecked):
             exchange(module)
         assert sorted(exchange(bridge.state_dict(module))) == ["0.bias", "0.weight"]
     with pytest.raises(TwinaxError, match="a mapping from names to arrays, not a Sequential"):
-        bridge.check_batch(module)
+        batches.check_batch(module)
     with pytest.raises(TwinaxError, match="a mapping from names to arrays, not a list"):
         bridge.load_state_dict(module, [np.zeros(3)])
 

@@ -513,11 +513,18 @@ def test_agents_train_in_it():
     world = Cleanup(height=8, width=6, num_agents=2, radius=1, river_rows=2, orchard_rows=2, turns=12, apple_prob=0.3)
     groups = {
         "plain": Learners(
-            1, "qr", 8, quantiles=4, dueling=False, noisy=False, batch_size=16, replay=ReplayOptions(128, frames=2)
+            1,
+            "qr",
+            8,
+            num_quantiles=4,
+            dueling=False,
+            noisy=False,
+            batch_size=16,
+            replay=ReplayOptions(128, frame_stack=2),
         ),
         "seeker": Players(1, "seeker"),
     }
-    problem = tx.iqn.problem(world, groups, worlds=2, evaluation_worlds=2, film=False)
+    problem = tx.iqn.problem(world, groups, num_envs=2, evaluation_num_envs=2, film=False)
     run = tx.train(problem, mode="jax", steps=4, seed=0, progress=False)
     assert np.isfinite(run.summary["loss"]) and run.summary["score_agent_1"] > 0
     assert run.metrics[-1]["trained"] == 1

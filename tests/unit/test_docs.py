@@ -39,8 +39,9 @@ SMALLER = {
 TINY = ("env.dim=2", "env.side=3", "policy.hidden=[8]", "metrics.samples=8", "metrics.fifo=64", "trainer.batch_size=4")
 TINY_OWN = ("env.length=3", "proxy.length=3", "metrics.samples=8", "metrics.fifo=64", "trainer.batch_size=4")
 TINY_WORLD = (
-    "model.width=8", "model.quantiles=4", "model.act_quantiles=4", "model.cosines=8", "replay.memory=64",
-    "replay.frames=2", "world.turns=8", "world.num_agents=2", "evaluation.num_envs=1", "trainer.batch_size=4",
+    "model.width=8", "model.num_quantiles=4", "model.num_act_quantiles=4", "model.num_cosines=8",
+    "replay.buffer_size=64", "replay.frame_stack=2", "world.turns=8", "world.num_agents=2", "evaluation.num_envs=1",
+    "trainer.batch_size=4",
 )  # fmt: skip
 WITH_SMALL_SIZES = {
     "train experiment=treasurehunt": [*TINY_WORLD, "trainer.steps=2", "trainer.mode=torch"],

@@ -15,8 +15,8 @@ from jax import lax
 
 from twinax import ops
 from twinax.errors import TwinaxError, UnknownName
-from twinax.networks import MLP, Ensemble, Impala, Linear, ResNet, num_parameters
-from twinax.offline import ENCODERS, Encoded, agents, encoder, make_encoder
+from twinax.networks import MLP, Encoded, Ensemble, Impala, Linear, ResNet, num_parameters
+from twinax.offline import ENCODERS, agents, encoder, make_encoder
 from twinax.offline._encoders import StateEncoder
 from twinax.offline.networks import Actor, Metric, Value
 from twinax.ops.windows import same_padding

@@ -17,7 +17,7 @@ from twinax.envs import Enumeration, GridReward, GridState, Hypergrid, _enumerat
 from twinax.errors import TwinaxError
 from twinax.gflownet import MetricOptions, Networks, backward_rollout, forward_rollout, problem, score
 from twinax.gflownet._exact import jsd, kl, log_path_counts, terminal_distribution, total_variation
-from twinax.gflownet._metrics import Samples, indices_of, sampled_distribution, stored, top_k_reward
+from twinax.gflownet._metrics import Samples, indices_of, sampled_distribution, stored, top_k
 
 sys.path.insert(0, str(Path(__file__).parent))
 from small_worlds import (
@@ -279,8 +279,8 @@ def test_states_that_differ_in_a_fraction_are_told_apart():
             return np.log(state.node + 1.0)
 
     # Two distinct objects, of rewards 1.7 and 1.2: their mean, not the better one twice or one of them alone.
-    top = top_k_reward(Fractions(DIAMOND, (4, 5), 3), jtu.tree_map(lambda x: x[[0, 1, 3]], objects), 5)
-    assert top == pytest.approx((1.7 + 1.2) / 2, rel=1e-6)
+    top = top_k(Fractions(DIAMOND, (4, 5), 3), jtu.tree_map(lambda x: x[[0, 1, 3]], objects), 5)
+    assert top["top_k_reward"] == pytest.approx((1.7 + 1.2) / 2, rel=1e-6)
 
 
 def test_a_state_that_was_never_enumerated_is_refused():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +25,11 @@ from twinax.ppo._exportable import exportable
 SMALL: dict = {"num_envs": 4, "num_steps": 4, "num_minibatches": 2}
 
 
+def state_of(agent, moments) -> Any:
+    """What a policy reads of a state."""
+    return SimpleNamespace(networks={"agent": agent}, carry=SimpleNamespace(observation=moments))
+
+
 def policy_of(world, seed=0, **settings) -> Policy:
     """A policy with numbers everywhere: fresh actors begin nearly indifferent, and fresh statistics do nothing."""
     subject = problem(world, **{"hidden": (16, 8), **SMALL, **settings})
@@ -32,7 +39,7 @@ def policy_of(world, seed=0, **settings) -> Policy:
     if subject.normalise_observations:
         size = world.observation_size
         moments = RunningMoments(rng.normal(size=size), rng.uniform(0.01, 4, size), np.array(100.0))
-    return Policy.of(subject, {"networks": {"agent": agent}, "carry": {"observation": moments}})
+    return Policy.of(subject, state_of(agent, moments))
 
 
 def module_of(policy: Policy):
@@ -233,7 +240,7 @@ def test_a_policy_that_is_not_finite_is_refused():
     subject = problem(Pendulum(), **SMALL)
     agent = tree.map_leaves(lambda x: x * np.float32(np.nan), subject.networks(np.random.default_rng(0)))
     with pytest.raises(TwinaxError, match="the policy is not finite"):
-        Policy.of(subject, {"networks": {"agent": agent}, "carry": {"observation": None}})
+        Policy.of(subject, state_of(agent, None))
 
 
 def test_the_module_is_plain_pytorch():
@@ -261,7 +268,7 @@ def test_offline_agents_are_exported(tmp_path, name):
 
     maze = PointMaze("u")
     data = label_maze(collect_maze(maze, trajectories=4, steps=25), maze, goal=(1.5, 1.5)).normalised("normal")
-    agent = getattr(agents, name)(hidden=(8, 8), actor_norm=True)
+    agent = getattr(agents, name)(hidden=(8, 8), actor_layer_norm=True)
     subject = offline(agent, finetuning=data, batch_size=4, task=MazeTask(maze, (1.5, 1.5), episodes=2))
     x = np.random.default_rng(1).uniform(0, 4, (20, *subject.widths.shape)).astype(np.float32)
     both_forms_act_alike(perturbed(subject, 0.1), x, tmp_path)
@@ -273,8 +280,8 @@ def test_agents_of_a_world_are_exported(tmp_path, variant):
     from twinax.iqn import Learners, ReplayOptions
     from twinax.iqn import problem as agents
 
-    sizes = {"width": 8, "quantiles": 4, "act_quantiles": 4, "cosines": 8, "batch_size": 4}
-    group = Learners(count=2, variant=variant, replay=ReplayOptions(memory=16, frames=2), **sizes)
+    sizes = {"width": 8, "num_quantiles": 4, "num_act_quantiles": 4, "num_cosines": 8, "batch_size": 4}
+    group = Learners(count=2, variant=variant, replay=ReplayOptions(buffer_size=16, frame_stack=2), **sizes)
     subject = agents(TreasureHunt(num_agents=2, turns=6, height=8, width=8), {"learner": group})
     cells = subject.world.view_cells
     x = np.random.default_rng(1).integers(0, len(subject.world.codebook), (50, 2, cells))

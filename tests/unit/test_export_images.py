@@ -164,8 +164,10 @@ def ppo(network, **options):
 
 
 def hunters(network):
-    sizes = {"width": 8, "quantiles": 4, "act_quantiles": 4, "cosines": 8, "batch_size": 4}
-    group = tx.iqn.Learners(count=1, replay=tx.iqn.ReplayOptions(memory=16, frames=2), network=network, **sizes)
+    sizes = {"width": 8, "num_quantiles": 4, "num_act_quantiles": 4, "num_cosines": 8, "batch_size": 4}
+    group = tx.iqn.Learners(
+        count=1, replay=tx.iqn.ReplayOptions(buffer_size=16, frame_stack=2), network=network, **sizes
+    )
     return tx.iqn.problem(tx.envs.TreasureHunt(num_agents=1, turns=6, height=8, width=8), {"learner": group})
 
 

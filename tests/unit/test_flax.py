@@ -15,8 +15,8 @@ import torch
 
 from twinax import bridge
 from twinax.errors import MissingExtra, TwinaxError, UnknownName
-from twinax.networks import MLP, Ensemble, Impala, Linear, ResNet
-from twinax.offline import Encoded, make_encoder
+from twinax.networks import MLP, Encoded, Ensemble, Impala, Linear, ResNet
+from twinax.offline import make_encoder
 from twinax.offline.networks import Actor, Bilinear, Intention, Metric, Value
 from twinax.tree import named_leaves
 

@@ -32,41 +32,47 @@ def mixed(**options):
         "iqn": Learners(
             count=2,
             width=8,
-            quantiles=3,
-            act_quantiles=4,
-            cosines=4,
+            num_quantiles=3,
+            num_act_quantiles=4,
+            num_cosines=4,
             batch_size=12,
             epsilon=0.3,
             epsilon_decay=0.1,
             learning_rate=1e-2,
-            sync_every=5,
-            replay=ReplayOptions(memory=30, frames=2, alpha=0.5),
+            target_network_frequency=5,
+            replay=ReplayOptions(buffer_size=30, frame_stack=2, alpha=0.5),
         ),
         "seeker": Players(rule="seeker"),
         "qr": Learners(
             count=1,
             variant="qr",
             width=6,
-            quantiles=3,
+            num_quantiles=3,
             dueling=False,
             noisy=False,
             batch_size=20,
             epsilon=0.1,
             learning_rate=1e-3,
-            target_rate=0.1,
-            sync_every=0,
-            replay=ReplayOptions(memory=24, frames=3, n_step=2, clear_gap=False),
+            tau=0.1,
+            target_network_frequency=0,
+            replay=ReplayOptions(buffer_size=24, frame_stack=3, n_step=2, clear_gap=False),
         ),
         "random": Players(),
     }
-    options = {"worlds": 2, "evaluation_worlds": 2, **options}
+    options = {"num_envs": 2, "evaluation_num_envs": 2, **options}
     return problem(options.pop("world", WORLD), groups, **options)
 
 
 def small(world=None, count=2, **options):
     """One group; PyTorch or NumPy only."""
-    learner: dict[str, Any] = {"width": 6, "quantiles": 2, "act_quantiles": 2, "cosines": 3, "batch_size": 8}
-    replay: dict[str, Any] = {"memory": 30, "frames": 2, "n_step": 1}
+    learner: dict[str, Any] = {
+        "width": 6,
+        "num_quantiles": 2,
+        "num_act_quantiles": 2,
+        "num_cosines": 3,
+        "batch_size": 8,
+    }
+    replay: dict[str, Any] = {"buffer_size": 30, "frame_stack": 2, "n_step": 1}
     for name in list(options):
         if name in ReplayOptions.__dataclass_fields__:
             replay[name] = options.pop(name)
@@ -95,7 +101,7 @@ def pair(**options):
     """Two prioritised learners and a player, in a small program."""
     groups = {**mixed().groups, "random": Players()}
     groups = {name: groups[name] for name in ("iqn", "random")}
-    return problem(dataclasses.replace(WORLD, num_agents=3), groups, worlds=2, **options)
+    return problem(dataclasses.replace(WORLD, num_agents=3), groups, num_envs=2, **options)
 
 
 @functools.cache
@@ -226,7 +232,7 @@ def test_agents_act_on_the_windows_that_are_stored(rule):
     explored, first = [], {"iqn": 0, "qr": 3}
     for name, group in made.learners.items():
         ring, options = state.carry[name], group.replay
-        slots = (int(ring.head) - made.world.turns + np.arange(made.world.turns)) % options.memory
+        slots = (int(ring.head) - made.world.turns + np.arange(made.world.turns)) % options.buffer_size
         for k in range(group.count):
             network = jtu.tree_map(lambda x, k=k: x[k], state.networks[name])
             for w in range(2):
@@ -234,7 +240,9 @@ def test_agents_act_on_the_windows_that_are_stored(rule):
                 np.testing.assert_array_equal(ring.rewards[k, w, slots], epoch.rewards[:, first[name] + k, w])
                 own = {key: draws[f"turn/{name}/{key}"][:, k, w] for key in ("explore", "random")}
                 taus = draws["turn/iqn/taus"][:, k, w] if name == "iqn" else None
-                window = ring.views[k, w][(slots[:, None] + np.arange(1 - options.frames, 1)) % options.memory]
+                window = ring.views[k, w][
+                    (slots[:, None] + np.arange(1 - options.frame_stack, 1)) % options.buffer_size
+                ]
                 best = greedy(group, network, window, codebook, taus)
                 anywhere = np.floor(4 * own["random"]).astype(int)
                 explores = own["explore"] < epsilons[name]
@@ -300,7 +308,11 @@ def newest(engine, values):
 
 
 def test_warm_up_is_enough():
-    for options in ({"batch_size": 20}, {"batch_size": 16, "train_steps": 2}, {"store_done": False, "batch_size": 16}):
+    for options in (
+        {"batch_size": 20},
+        {"batch_size": 16, "gradient_steps": 2},
+        {"store_done": False, "batch_size": 16},
+    ):
         engine = engine_of(small(**options))
         logs = engine.run(engine.problem.prove.warm_up + 1)
         assert logs["trained"][-1] == 1 and logs["trained"][0] == 0
@@ -308,7 +320,7 @@ def test_warm_up_is_enough():
 
 def test_targets_follow_and_are_copied():
     rate = 0.25
-    engine = engine_of(small(target_rate=rate, sync_every=4, learning_rate=1e-2))
+    engine = engine_of(small(tau=rate, target_network_frequency=4, learning_rate=1e-2))
     engine.run(1)
     for step in range(1, 9):
         before = engine.state()
@@ -318,7 +330,7 @@ def test_targets_follow_and_are_copied():
         wanted = jtu.tree_map(lambda t, o: (1 - rate) * t + rate * o, start, after.networks)
         assert_same(after.targets, wanted, rtol=1e-12, atol=1e-14)
     assert np.abs(after.targets["iqn"].feature.weight - after.networks["iqn"].feature.weight).max() > 1e-4
-    still = engine_of(small(target_rate=0.0, sync_every=0))
+    still = engine_of(small(tau=0.0, target_network_frequency=0))
     first = still.state()
     still.run(3)
     assert_same(still.state().targets, first.targets)
@@ -326,8 +338,8 @@ def test_targets_follow_and_are_copied():
 
 def test_groups_have_their_own_step_sizes():
     groups = {
-        "fast": Learners(count=1, width=6, batch_size=8, learning_rate=1e-2, replay=ReplayOptions(memory=30)),
-        "still": Learners(count=1, width=6, batch_size=8, learning_rate=0.0, replay=ReplayOptions(memory=30)),
+        "fast": Learners(count=1, width=6, batch_size=8, learning_rate=1e-2, replay=ReplayOptions(buffer_size=30)),
+        "still": Learners(count=1, width=6, batch_size=8, learning_rate=0.0, replay=ReplayOptions(buffer_size=30)),
     }
     world = TreasureHunt(height=5, width=5, num_agents=2, turns=8, radius=1)
     engine = engine_of(problem(world, groups, optimizer=Optimizer(beta1=0.8)))
@@ -341,7 +353,7 @@ def test_groups_have_their_own_step_sizes():
 
 def test_agents_learn_apart():
     """What one agent learns does not depend on the others' networks, nor on how large their gradients are."""
-    made = small(count=3, epsilon=1.0, epsilon_decay=0.0, sync_every=0)
+    made = small(count=3, epsilon=1.0, epsilon_decay=0.0, target_network_frequency=0)
     engine = engine_of(made)
     engine.run(1)
     state = engine.state()
@@ -364,7 +376,7 @@ def test_agents_learn_apart():
 
 
 def test_several_train_steps_are_several_updates():
-    engine = engine_of(small(train_steps=3, alpha=0.7))
+    engine = engine_of(small(gradient_steps=3, alpha=0.7))
     logs = engine.run(3)
     assert int(engine.state().optimizer.count) == 9 and logs["loss"].shape == (3,)
     priority = engine.state().carry["iqn"].priority
@@ -378,8 +390,8 @@ def test_a_world_whose_values_are_known(variant):
     Only the number of blank frames tells the turns apart; a bootstrap past the end would give -2.
     """
     world = TreasureHunt(height=3, width=3, num_agents=1, turns=2, radius=1, spawn_prob=0.0)
-    learner = {"variant": variant, "width": 8, "atoms": 5, "low": -2.0, "high": 0.0, "noisy": False}
-    made = small(world, 1, **learner, gamma=0.5, batch_size=16, worlds=8, learning_rate=1e-2, target_rate=0.2)
+    learner = {"variant": variant, "width": 8, "num_atoms": 5, "v_min": -2.0, "v_max": 0.0, "noisy": False}
+    made = small(world, 1, **learner, gamma=0.5, batch_size=16, num_envs=8, learning_rate=1e-2, tau=0.2)
     engine = engine_of(made)
     engine.run(200)
     state = engine.state()
@@ -395,7 +407,7 @@ def test_a_world_whose_values_are_known(variant):
 
 
 def test_evaluation_changes_nothing_and_tells_the_ways_of_acting_apart():
-    engine = engine_of(small(evaluation_worlds=8, film=False))
+    engine = engine_of(small(evaluation_num_envs=8, film=False))
     engine.run(2)
     before = engine.state()
     metrics = engine.evaluate()
@@ -411,7 +423,7 @@ def test_evaluation_changes_nothing_and_tells_the_ways_of_acting_apart():
 
 def wrong(learner=None, replay=None, groups=None, world=None, **options):
     world = TreasureHunt(**{"height": 5, "width": 5, "num_agents": 2, "turns": 8, "radius": 1, **(world or {})})
-    ring = ReplayOptions(**{"memory": 30, "frames": 2, **(replay or {})})
+    ring = ReplayOptions(**{"buffer_size": 30, "frame_stack": 2, **(replay or {})})
     learners = Learners(**{"count": 2, "width": 4, "batch_size": 8, "replay": ring, **(learner or {})})
     return problem(world, {"iqn": learners} if groups is None else groups, **options)
 
@@ -426,42 +438,48 @@ def wrong(learner=None, replay=None, groups=None, world=None, **options):
         ({"world": {"num_agents": 3}}, "the groups have 2 agents, but the world has 3; give both one number"),
         ({"groups": {}}, "the groups have 0 agents, but the world has 2"),
         ({"groups": {"random": Players(2)}}, "no group of agents learns"),
-        ({"replay": {"memory": 8}}, "the memory has 8 slots, but an epoch fills 9; make it larger"),
+        ({"replay": {"buffer_size": 8}}, "buffer_size is 8, but an epoch fills 9 slots; make it larger"),
         ({"learner": {"batch_size": 28}}, "a batch of 28 is larger than the"),
         ({"learner": {"batch_size": 0}}, "batch_size is 0"),
         ({"learner": {"count": 0}}, "count is 0"),
         ({"learner": {"width": 0}}, "width is 0"),
-        ({"learner": {"quantiles": 0}}, "quantiles is 0"),
-        ({"learner": {"act_quantiles": 0}}, "act_quantiles is 0"),
-        ({"learner": {"cosines": 0}}, "cosines is 0"),
+        ({"learner": {"num_quantiles": 0}}, "num_quantiles is 0"),
+        ({"learner": {"num_act_quantiles": 0}}, "num_act_quantiles is 0"),
+        ({"learner": {"num_cosines": 0}}, "num_cosines is 0"),
         ({"learner": {"variant": "dqn"}}, "unknown variant 'dqn'; known: c51, iqn, qr"),
         ({"learner": {"reduction": "max"}}, "unknown reduction 'max'; known: mean, sum"),
         ({"learner": {"epsilon": 1.5}}, "epsilon is 1.5; it must be between 0 and 1"),
         ({"learner": {"epsilon": float("nan")}}, "epsilon is nan"),
         ({"learner": {"epsilon_decay": -0.1}}, "epsilon_decay is -0.1"),
         ({"learner": {"epsilon_min": 2.0}}, "epsilon_min is 2.0"),
-        ({"learner": {"target_rate": 1.2}}, "target_rate is 1.2"),
-        ({"learner": {"sync_every": -1}}, "sync_every is -1"),
+        ({"learner": {"tau": 1.2}}, "tau is 1.2"),
+        ({"learner": {"target_network_frequency": -1}}, "target_network_frequency is -1"),
         ({"learner": {"kappa": 0.0}}, "kappa is 0.0; it must be above 0"),
         ({"learner": {"learning_rate": -1.0}}, "the step size 'iqn' is -1.0"),
-        ({"worlds": 0}, "worlds is 0"),
-        ({"train_steps": 0}, "train_steps is 0"),
-        ({"evaluation_worlds": 0}, "evaluation_worlds is 0"),
+        ({"num_envs": 0}, "num_envs is 0"),
+        ({"gradient_steps": 0}, "gradient_steps is 0"),
+        ({"evaluation_num_envs": 0}, "evaluation_num_envs is 0"),
         ({"evaluation_epsilon": -0.1}, "evaluation_epsilon is -0.1; it must be between 0 and 1"),
-        ({"learner": {"variant": "c51", "low": 3.0, "high": 3.0}}, "a support has 51 atoms from 3.0 to 3.0"),
-        ({"learner": {"variant": "c51", "atoms": 1}}, "a support has 1 atoms"),
+        ({"learner": {"variant": "c51", "v_min": 3.0, "v_max": 3.0}}, "a support has 51 atoms from 3.0 to 3.0"),
+        ({"learner": {"variant": "c51", "num_atoms": 1}}, "a support has 1 atoms"),
         ({"learner": {"width": 8.5}}, "width is 8.5; it must be a whole number"),
         ({"learner": {"batch_size": "8"}}, "batch_size is '8'; it must be a whole number"),
         ({"learner": {"epsilon": None}}, "epsilon is None; it must be a number"),
         ({"learner": {"learning_rate": "fast"}}, "learning_rate is 'fast'; it must be a number"),
         ({"learner": {"kappa": 1e39}}, "kappa is 1e+39; it must be finite, also in single precision"),
-        ({"learner": {"replay": {"memory": 30}}}, "replay is {'memory': 30}; it must be a twinax ReplayOptions"),
+        (
+            {"learner": {"replay": {"buffer_size": 30}}},
+            "replay is {'buffer_size': 30}; it must be a twinax ReplayOptions",
+        ),
         ({"world": {"height": 5.5}}, "height is 5.5; it must be a whole number"),
         ({"world": {"turns": None}}, "turns is None; it must be a whole number"),
         ({"world": {"gem_value": 1e39}}, "gem_value is 1e+39; it must be finite, also in single precision"),
-        ({"replay": {"n_step": 10**7}}, "n_step is 10000000, but the memory has 30 slots; make n_step at most the 8"),
-        ({"learner": {"sync_every": 10**11}}, "sync_every is 100000000000; it must be at most 2147483647"),
-        ({"worlds": 1.5}, "worlds is 1.5; it must be a whole number"),
+        ({"replay": {"n_step": 10**7}}, "n_step is 10000000, but buffer_size is 30; make n_step at most the 8"),
+        (
+            {"learner": {"target_network_frequency": 10**11}},
+            "target_network_frequency is 100000000000; it must be at most 2147483647",
+        ),
+        ({"num_envs": 1.5}, "num_envs is 1.5; it must be a whole number"),
         ({"groups": [Learners(count=2)]}, "iqn.problem: groups is [Learners("),
         ({"groups": {"iqn": "learners"}}, "iqn.problem: groups is {'iqn': 'learners'}; it must be a dictionary"),
         ({"optimizer": Optimizer(learning_rate=0.5)}, "the optimizer has the step size 0.5 and rates {}, but each"),
@@ -496,12 +514,19 @@ def test_wrong_words_of_the_command_line(words, sentence):
 def test_names_of_the_original_are_understood():
     words = ["use_jax=False", "model.observation_spec=onehot", "model.n_frames=2"]
     config = conf.compose(["experiment=treasurehunt", *words])
-    assert (config.trainer.mode, config.world.observation, config.replay.frames) == ("torch", "one_hot", 2)
+    assert (config.trainer.mode, config.world.observation, config.replay.frame_stack) == ("torch", "one_hot", 2)
     config = conf.compose(["experiment=treasurehunt", "model.use_jax=True", "model.observation_spec=rgb"])
     assert (config.trainer.mode, config.world.observation) == ("jax", "rgb")
 
 
-RINGS = [{}, {"frames": 1}, {"frames": 4}, {"memory": 27}, {"memory": 11, "frames": 4}, {"memory": 17, "n_step": 3}]
+RINGS = [
+    {},
+    {"frame_stack": 1},
+    {"frame_stack": 4},
+    {"buffer_size": 27},
+    {"buffer_size": 11, "frame_stack": 4},
+    {"buffer_size": 17, "n_step": 3},
+]
 
 
 @pytest.mark.parametrize(
@@ -516,7 +541,7 @@ RINGS = [{}, {"frames": 1}, {"frames": 4}, {"memory": 27}, {"memory": 11, "frame
 )
 @pytest.mark.parametrize("ring", RINGS)
 def test_steps_that_can_be_drawn_are_counted(ring, habits):
-    options = {"memory": 30, "frames": 2, "n_step": 1, **ring, **habits}
+    options = {"buffer_size": 30, "frame_stack": 2, "n_step": 1, **ring, **habits}
     for epochs in range(1, 9):
         made = small(batch_size=1, **options)
         replay, rules = played(made, epochs)[0].carry["iqn"], made.learners["iqn"].replay
@@ -547,10 +572,10 @@ def residual(rng, spec):
 
 @pytest.mark.parametrize("variant", ["iqn", "qr", "c51"])
 def test_features_of_ones_own(variant):
-    replay = ReplayOptions(memory=30, frames=2)
+    replay = ReplayOptions(buffer_size=30, frame_stack=2)
     group = Learners(2, variant, 6, 3, 2, 4, batch_size=4, network=residual, replay=replay)
     world = TreasureHunt(height=5, width=5, num_agents=2, turns=8, radius=1, spawn_prob=0.2)
-    subject = problem(world, {"own": group}, train_steps=2, film=False)
+    subject = problem(world, {"own": group}, gradient_steps=2, film=False)
     assert isinstance(subject.init(0).networks["own"].feature, networks.ResidualMLP)
     parity.check(subject, modes=("torch", "hybrid"), steps=2).raise_if_different()
     narrow = dataclasses.replace(group, network=lambda rng, spec: networks.Linear.init(rng, spec.observation.size, 5))

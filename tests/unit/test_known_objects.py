@@ -121,17 +121,15 @@ def test_what_is_no_such_file_is_said(tmp_path):
         only_known(str(tmp_path / "nowhere.npz"))
     text = tmp_path / "text.npz"
     text.write_text("position")
-    with pytest.raises(TwinaxError, match=r"text.npz cannot be used"):
+    with pytest.raises(TwinaxError, match=r"replay.file=.*text.npz: this is no npz file"):
         only_known(str(text))
     whole = Path(saved(tmp_path, position=CELLS)).read_bytes()
     cut = tmp_path / "cut.npz"
     cut.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(TwinaxError, match=r"cut.npz cannot be used"):
+    with pytest.raises(TwinaxError, match=r"replay.file=.*cut.npz: .*its end is missing"):
         only_known(str(cut))
-    alone = tmp_path / "alone.npy"
-    np.save(alone, CELLS)
-    with pytest.raises(TwinaxError, match="one array without a name"):
-        only_known(str(alone))
+    with pytest.raises(TwinaxError, match=r"replay.file=.* cannot be read: Is a directory"):
+        only_known(str(tmp_path))
     np.savez(tmp_path / "objects.npz", objects=BITS)
     with pytest.raises(TwinaxError, match="BitStrings makes no states of them; save the arrays bits, done"):
         known_objects(BitStrings(3), tmp_path / "objects.npz")

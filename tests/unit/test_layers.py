@@ -15,8 +15,8 @@ import twinax
 ROOT = Path(twinax.__file__).parent
 LEVELS = (
     ("errors", "types", "memory", "shapes", "interval", "episode", "console"),
-    ("arguments", "platforms", "ranges", "registry", "objects"),
-    ("tree", "train_options", "recipe", "exportable", "blame"),
+    ("arguments", "platforms", "ranges", "registry", "objects", "mapped_files"),
+    ("tree", "train_options", "recipe", "exportable", "blame", "npz_files"),
     ("ops",),
     ("noise", "ring"),
     ("networks", "optimizer", "parts"),
@@ -26,7 +26,7 @@ LEVELS = (
     ("engines",),
     ("parity",),
     ("runs",),
-    ("agents", "brax", "commands"),
+    ("agents", "batches", "brax", "commands"),
     ("conf",),
     ("deploy",),
     ("cli",),
@@ -35,7 +35,7 @@ LEVELS = (
 LEVEL = {name: k for k, names in enumerate(LEVELS) for name in names}
 
 FAMILIES = ("gflownet", "iqn", "offline", "ppo")
-FAMILY_FREE = ("engines", "parity", "runs", "deploy", "cli")
+FAMILY_FREE = ("networks", "envs", "bridge", "engines", "parity", "runs", "deploy", "cli")
 """What serves every family and so names none: a family brings the titles of its numbers, its pictures and commands."""
 
 KNOWS_FRAMEWORKS = ("ops", "bridge", "engines", "parity")

@@ -36,10 +36,12 @@ def ppo(world=None, **changed):
 
 
 def agents(**changed):
-    replay = ReplayOptions(memory=16, frames=2)
-    group = Learners(count=2, width=8, quantiles=4, act_quantiles=4, cosines=8, batch_size=4, replay=replay, **changed)
+    replay = ReplayOptions(buffer_size=16, frame_stack=2)
+    group = Learners(
+        count=2, width=8, num_quantiles=4, num_act_quantiles=4, num_cosines=8, batch_size=4, replay=replay, **changed
+    )
     world = tx.envs.TreasureHunt(num_agents=2, turns=6, height=8, width=8)
-    return tx.iqn.problem(world, {"iqn": group}, evaluation_worlds=1, film=False)
+    return tx.iqn.problem(world, {"iqn": group}, evaluation_num_envs=1, film=False)
 
 
 def offline(agent=None):

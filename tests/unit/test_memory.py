@@ -36,7 +36,7 @@ def gflownet(hidden=(16, 16), batch_size=4, **metrics):
 
 def treasure_hunt(**replay):
     world = TreasureHunt(num_agents=2, turns=8, height=5, width=5)
-    learners = iqn.Learners(count=2, width=8, batch_size=4, replay=iqn.ReplayOptions(**{"memory": 32, **replay}))
+    learners = iqn.Learners(count=2, width=8, batch_size=4, replay=iqn.ReplayOptions(**{"buffer_size": 32, **replay}))
     return iqn.problem(world, {"iqn": learners})
 
 
@@ -81,7 +81,7 @@ HUGE = {
     "an evaluation": (lambda: gflownet(samples=10**12), r"is an evaluation \(metrics.samples, env\)"),
     "networks of PPO": (lambda: cart_pole(hidden=(10**6, 10**6)), r"is the networks \(ppo.hidden\)"),
     "a rollout": (lambda: cart_pole(num_envs=10**10), r"is a rollout \(ppo.num_envs, ppo.num_steps\)"),
-    "a replay": (lambda: treasure_hunt(memory=2 * 10**9), r"replay.memory"),
+    "a replay": (lambda: treasure_hunt(buffer_size=2 * 10**9), r"replay.buffer_size"),
     "networks of agents": (lambda: offline(agents.IQL(hidden=(10**6, 10**6))), r"is the networks \(agent.hidden\)"),
 }
 

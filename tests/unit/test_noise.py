@@ -10,7 +10,7 @@ import torch
 
 from twinax.engines._draw_blocks import DrawBlocks
 from twinax.errors import TwinaxError, UnknownName
-from twinax.noise import Draw, generator_draws, key_draws, numpy_draws, shape_error
+from twinax.noise import Draw, generator_draws, key_draws, numpy_draws
 
 SPEC = {
     "action": Draw((5, 4, 3)),
@@ -188,12 +188,6 @@ def test_bad_draws(make, words):
 def test_unknown_kinds_are_unknown_names():
     with pytest.raises(UnknownName):
         Draw((1,), "poisson")
-
-
-def test_shape_error_names_both_shapes():
-    assert "'action' has shape (2, 3), but this problem needs (5, 4, 3)" in str(
-        shape_error("action", (2, 3), SPEC["action"])
-    )
 
 
 def test_draws_can_be_compared_and_hashed():

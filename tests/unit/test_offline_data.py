@@ -172,7 +172,7 @@ def test_statistics_are_those_of_the_formulas(monkeypatch):
     expected = 2 * (x[:, :3] - x.min(0)[:3]) / (x.max(0) - x.min(0))[:3] - 1
     np.testing.assert_allclose(bounded.observations[:, :3], expected, atol=1e-6)
     np.testing.assert_array_equal(bounded.next_observations, np.roll(bounded.observations, -1, 0))
-    monkeypatch.setattr("twinax.offline._mapped.CHUNK", 96)  # many chunks give the same
+    monkeypatch.setattr("twinax.mapped_files.CHUNK", 96)  # many chunks give the same
     chunked = Normaliser.fit(data.chunks(), "normal", data.observations)
     np.testing.assert_allclose(chunked.shift, whole.shift, rtol=1e-12)
     np.testing.assert_allclose(chunked.scale, whole.scale, rtol=1e-9)
@@ -325,7 +325,7 @@ def test_wrong_compact_rows_are_named(terminals, valids, words):
 
 
 def test_rows_are_checked_in_chunks(monkeypatch):
-    monkeypatch.setattr("twinax.offline._mapped.CHUNK", 4)
+    monkeypatch.setattr("twinax.mapped_files.CHUNK", 4)
     found = fields()
     found["observations"][11, 2] = np.nan
     with pytest.raises(TwinaxError, match="observations is nan at row 11"):

@@ -90,7 +90,7 @@ def test_infom_intention_learns_from_the_flow_without_kl():
 
 def test_infom_intention_learns_from_the_current_state_only():
     # With discount 1 only the future is left, whose latents are constant.
-    given = Tensors("infom", "pretrain", kl_weight=0.0, discount=1.0)
+    given = Tensors("infom", "pretrain", kl_weight=0.0, gamma=1.0)
     assert not given.gradient("intention", "flow_occupancy").any()
     assert given.gradient("field", "flow_occupancy").any()
 
@@ -263,7 +263,7 @@ def test_hilp_latent_is_the_shortest_where_features_repeat(double_precision):
     # Fewer rows than entries: every framework takes the same one of many solutions.
     import jax.numpy as jnp
 
-    agent = few.small("hilp", width=5)
+    agent = few.small("hilp", latent_dim=5)
     networks = few.lesson(agent, "pretrain")[0]
     rng = np.random.default_rng(0)
     batch = {key: rng.normal(size=(3, 3)) for key in ("observations", "next_observations")}
@@ -306,7 +306,7 @@ def test_dividing_by_the_size_of_q_adds_no_epsilon():
 def engine():
     """Five steps of pretraining, then finetuning with a full step at every fourth; PyTorch in float64."""
     data = few.walks()
-    subject = problem(few.small("iql", target_rate=0.25), data, data, pretrain_steps=5, batch_size=6)
+    subject = problem(few.small("iql", tau=0.25), data, data, pretrain_steps=5, batch_size=6)
     return make_engine(subject, mode="torch", dtype="float64", chunk=1)
 
 

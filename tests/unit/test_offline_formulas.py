@@ -82,7 +82,7 @@ def latents(g: Given) -> list[Vector]:
         return random
     order = sorted(g.rows, key=lambda i: g.draws["order"][i])
     of_states = [sphere(vector(g.networks["backward"], g["observations"][i])) for i in order]
-    return [random[i] if g.draws["mix"][i] < g.agent.mix else of_states[i] for i in g.rows]
+    return [random[i] if g.draws["mix"][i] < g.agent.latent_mix_prob else of_states[i] for i in g.rows]
 
 
 def skill_rewards(g: Given) -> list[float]:
@@ -108,7 +108,7 @@ def iql_critic(g: Given) -> float:
     found, z, r = [], latents(g), skill_rewards(g)
     for i in g.rows:
         following = number(g.networks["value"], g["next_observations"][i], z[i])
-        y = r[i] + g.agent.discount * g["masks"][i] * following
+        y = r[i] + g.agent.gamma * g["masks"][i] * following
         q = [number(g.networks["critic"], g["observations"][i], z[i], g["actions"][i], e=e) for e in MEMBERS]
         found.append((q[0] - y) ** 2 + (q[1] - y) ** 2)
     return mean(found)
@@ -166,13 +166,15 @@ def rebrac_critic(g: Given) -> float:
     online, late, found = seen(g, g.networks), seen(g, g.targets), []
     for i in g.rows:
         then = late(g["next_observations"][i])
-        noise = clipped([g.agent.noise * e for e in g.drawn("action", i)], -g.agent.noise_clip, g.agent.noise_clip)
+        noise = clipped(
+            [g.agent.policy_noise * e for e in g.drawn("action", i)], -g.agent.noise_clip, g.agent.noise_clip
+        )
         mode = [math.tanh(m) for m in slow.actor_mean(g.targets["actor"], then)]
         action = clipped([m + e for m, e in zip(mode, noise, strict=True)])
         penalty = g.agent.alpha_critic * sum((x - y) ** 2 for x, y in zip(action, g["next_actions"][i], strict=True))
         if not g.agent.faithful:
             penalty *= g["next_action_masks"][i]
-        y = g["rewards"][i] + g.agent.discount * g["masks"][i] * (smaller(g.targets["critic"], then, action) - penalty)
+        y = g["rewards"][i] + g.agent.gamma * g["masks"][i] * (smaller(g.targets["critic"], then, action) - penalty)
         for e in MEMBERS:
             q = number(g.networks["critic"], online(g["observations"][i]), g["actions"][i], e=e)
             found.append((q - y) ** 2)
@@ -221,14 +223,16 @@ def dino(g: Given) -> float:
     teacher's mean over both views of the batch is taken off."""
 
     def noise(v: int, i: int) -> Vector:
-        return clipped([g.agent.repr_noise * e for e in g.drawn("views", v, i)], -g.agent.repr_clip, g.agent.repr_clip)
+        return clipped(
+            [g.agent.repr_noise * e for e in g.drawn("views", v, i)], -g.agent.repr_noise_clip, g.agent.repr_noise_clip
+        )
 
     views = [
         [[x + e for x, e in zip(s, noise(v, i), strict=True)] for i, s in enumerate(g["observations"])] for v in (0, 1)
     ]
     teachers = [[slow.perceptron(g.targets["encoder"], x) for x in view] for view in views]
     students = [[slow.perceptron(g.networks["encoder"], x) for x in view] for view in views]
-    width = g.agent.width
+    width = g.agent.latent_dim
     centre = [0.0] * width
     if not g.agent.faithful:
         centre = [mean([t[k] for view in teachers for t in view]) for k in range(width)]
@@ -254,7 +258,7 @@ def hilp_metric(g: Given) -> float:
     total = 0.0
     for i in g.rows:
         s, then, goal = g["observations"][i], g["next_observations"][i], g["value_goals"][i]
-        r, m = g["relabeled_rewards"][i], g.agent.discount * g["relabeled_masks"][i]
+        r, m = g["relabeled_rewards"][i], g.agent.gamma * g["relabeled_masks"][i]
         now, following = ([v(g.targets, x, goal, e) for e in MEMBERS] for x in (s, then))
         advantage = r + m * min(following) - mean(now)
         for e in MEMBERS:
@@ -278,8 +282,8 @@ def fb_measure(g: Given) -> float:
                 if j != i:
                     members = [dot(f, late[j]) for f in ahead]
                     bar = min(members) if g.agent.aggregation == "min" else mean(members)
-                    total += 0.5 * (dot(forward, online[j]) - g.agent.discount * bar) ** 2 / (n - 1) / (2 * n)
-        total += g.agent.orthonormal * fb_orthonormality(online, i) / n
+                    total += 0.5 * (dot(forward, online[j]) - g.agent.gamma * bar) ** 2 / (n - 1) / (2 * n)
+        total += g.agent.orthonorm_coeff * fb_orthonormality(online, i) / n
     return total
 
 
@@ -356,7 +360,7 @@ def td_contrast(g: Given) -> float:
             pairs = zip(ahead[0][i], ahead[1][i], strict=True)
             w = softmax([min(pair) if g.agent.aggregation == "min" else mean(pair) for pair in pairs])
             second = -sum(w[j] * (later[e][i][j] - log_sum_exp(later[e][i])) for j in g.rows)
-            found.append((1 - g.agent.discount) * first + g.agent.discount * second)
+            found.append((1 - g.agent.gamma) * first + g.agent.gamma * second)
     return mean(found)
 
 
@@ -369,7 +373,7 @@ def flow(g: Given, net: Any, noise: Vector, s: Vector, a: Vector, z: Vector) -> 
     for i in range(steps):
         moved = vector(net, x, [i / steps], s, a, z)
         x = [value + v / steps for value, v in zip(x, moved, strict=True)]
-        if g.agent.clip_goals:
+        if g.agent.clip_flow_goals:
             x = [min(max(value, b + 1e-5), t - 1e-5) for value, b, t in zip(x, low, high, strict=True)]
     return x
 
@@ -382,7 +386,7 @@ def intention(g: Given, i: int, noise: str) -> tuple[Vector, Vector, Vector]:
 
 
 def infom_occupancy(g: Given) -> float:
-    online, late, gamma, found, kl = g.networks["field"], g.targets["field"], g.agent.discount, [], []
+    online, late, gamma, found, kl = g.networks["field"], g.targets["field"], g.agent.gamma, [], []
     for i in g.rows:
         s, a, then, after = (g[k][i] for k in ("observations", "actions", "next_observations", "next_actions"))
         means, log_stds, z = intention(g, i, "latent")
@@ -403,9 +407,9 @@ def infom_critic(g: Given) -> float:
     found = []
     for i in g.rows:
         s, a = g["observations"][i], g["actions"][i]
-        z = g.drawn("prior", i) if g.agent.latents == "prior" else intention(g, i, "prior")[2]
-        goals = [flow(g, g.networks["field"], g.drawn("goals", n, i), s, a, z) for n in range(g.agent.goals)]
-        y = mean([number(g.networks["reward"], goal) for goal in goals]) / (1 - g.agent.discount)
+        z = g.drawn("prior", i) if g.agent.critic_latent_type == "prior" else intention(g, i, "prior")[2]
+        goals = [flow(g, g.networks["field"], g.drawn("goals", n, i), s, a, z) for n in range(g.agent.num_flow_goals)]
+        y = mean([number(g.networks["reward"], goal) for goal in goals]) / (1 - g.agent.gamma)
         for e in MEMBERS:
             away = y - number(g.networks["critic"], s, a, e=e)
             found.append(weight(away, g.agent.expectile) * away**2)
@@ -439,7 +443,7 @@ class Case:
 
 BEFORE, AFTER = "pretrain", "finetune"
 REBRAC = {"alpha_actor": 0.7, "alpha_critic": 1.3, "noise_clip": 0.15}
-DINO = {"repr_clip": 0.4}
+DINO = {"repr_noise_clip": 0.4}
 IQL_LOSSES = {"value": iql_value, "critic": iql_critic, "actor": iql_awr}
 CASES = [
     Case("iql", BEFORE, "bc", bc_of_normal),
@@ -470,7 +474,7 @@ CASES = [
         for loss, by_hand in IQL_LOSSES.items()
     ),
     Case("fb_repr", BEFORE, "fb_repr", fb_measure),
-    Case("fb_repr", BEFORE, "fb_repr", fb_measure, {"aggregation": "min", "orthonormal": 0.0}),
+    Case("fb_repr", BEFORE, "fb_repr", fb_measure, {"aggregation": "min", "orthonorm_coeff": 0.0}),
     *(
         Case(name, phase, loss, by_hand, {"std": std})
         for std in ("free", "state")
@@ -502,12 +506,12 @@ CASES = [
     Case("td_infonce", AFTER, "actor", contrastive_actor),
     Case("td_infonce", AFTER, "actor", contrastive_actor, {"aggregation": "min"}),
     Case("infom", BEFORE, "flow_occupancy", infom_occupancy),
-    Case("infom", BEFORE, "flow_occupancy", infom_occupancy, {"clip_goals": False, "kl_weight": 0.7}),
+    Case("infom", BEFORE, "flow_occupancy", infom_occupancy, {"clip_flow_goals": False, "kl_weight": 0.7}),
     Case("infom", BEFORE, "bc", bc_of_normal),
     Case("infom", AFTER, "flow_occupancy", infom_occupancy),
     Case("infom", AFTER, "reward", reward),
     Case("infom", AFTER, "critic", infom_critic),
-    Case("infom", AFTER, "critic", infom_critic, {"latents": "encoding", "expectile": 0.6}),
+    Case("infom", AFTER, "critic", infom_critic, {"critic_latent_type": "encoding", "expectile": 0.6}),
     Case("infom", AFTER, "actor", infom_actor),
     Case("infom", AFTER, "actor", infom_actor, {"aggregation": "mean", "normalise": True}),
 ]
@@ -562,4 +566,4 @@ def test_the_louder_networks_reach_beyond_limits():
     assert max(abs(x) for x in end) == pytest.approx(2 - 1e-5, abs=1e-12)
     g = Given("rebrac", {}, AFTER)
     assert 0.2 * np.abs(g.draws["action"]).max() > REBRAC["noise_clip"] and 0 < sum(g["next_action_masks"]) < 6
-    assert 0.5 * np.abs(Given("dino_rebrac", {}, BEFORE).draws["views"]).max() > DINO["repr_clip"]
+    assert 0.5 * np.abs(Given("dino_rebrac", {}, BEFORE).draws["views"]).max() > DINO["repr_noise_clip"]

@@ -47,7 +47,7 @@ def test_an_agent_learns_to_balance_from_a_hand_in_mujoco(mujoco, tmp_path):
     data = read_ogbench(path)
     assert data.lengths.tolist() == [1000, 100] and data.truncations.sum() == 1 and (data.masks == 1).all()
     assert 0.05 < np.abs(data.actions).max() <= 1
-    task = GymnasiumTask("InvertedPendulum-v5", episodes=2, copies=2)
+    task = GymnasiumTask("InvertedPendulum-v5", episodes=2, num_envs=2)
     agent, fast = few.small("bc", hidden=(32,)), tx.Optimizer(learning_rate=3e-3)
     subject = problem(agent, None, data.normalised("normal"), batch_size=64, task=task, optimizer=fast)
     engine = tx.engines.make_engine(subject, mode="torch", chunk=100)
@@ -112,7 +112,7 @@ def test_actions_of_the_datas_box_reach_the_world_as_they_are():
 
     for low, high in ((0.5, 1.0), (-2.0, 2.0)):
         data = from_arrays(fields, low, high)
-        task = Watched("Pendulum-v1", episodes=1, copies=1, settings={"max_episode_steps": 3})
+        task = Watched("Pendulum-v1", episodes=1, num_envs=1, settings={"max_episode_steps": 3})
         subject = problem(few.small("bc"), data, pretrain_steps=1, batch_size=4, task=task)
         engine = tx.engines.make_engine(subject, mode="torch", chunk=1)
         engine.start(0)

@@ -18,9 +18,9 @@ from twinax import tree
 from twinax.agents import TorchAgent
 from twinax.engines import make_engine
 from twinax.errors import TwinaxError, UnknownName
-from twinax.networks import Ensemble
+from twinax.networks import Encoded, Ensemble
 from twinax.noise import below
-from twinax.offline import AGENTS, Encoded, from_arrays, problem
+from twinax.offline import AGENTS, from_arrays, problem
 from twinax.offline._agent import PHASES
 from twinax.offline._encoders import ENCODERS, Impala
 from twinax.offline._judge import Judging

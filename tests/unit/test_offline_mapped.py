@@ -12,10 +12,11 @@ import pytest
 from offline_rows import compact, regular, trajectories
 
 import twinax as tx
+from twinax import mapped_files
 from twinax.errors import TwinaxError
+from twinax.mapped_files import ArrayFile, aligned, gathered, in_blocks, row_blocks
 from twinax.memory import is_mapped
-from twinax.offline import BatchOptions, _mapped, problem, read_dataset, sample_batch, save_ogbench
-from twinax.offline._mapped import ArrayFile, aligned, gathered, in_blocks, row_blocks
+from twinax.offline import BatchOptions, problem, read_dataset, sample_batch, save_ogbench
 from twinax.offline.agents import BC
 
 LENGTHS = (4, 1, 7, 2, 9)
@@ -24,7 +25,7 @@ LENGTHS = (4, 1, 7, 2, 9)
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Five rows at a time, so that every file has several blocks."""
-    monkeypatch.setattr(_mapped, "CHUNK", 5)
+    monkeypatch.setattr(mapped_files, "CHUNK", 5)
 
 
 def npz(path, compressed):
@@ -209,7 +210,7 @@ def test_changed_data_are_copied_again(tmp_path):
 
 def test_a_directory_that_cannot_be_written(tmp_path, monkeypatch, capsys):
     path = npz(tmp_path, True)
-    monkeypatch.setattr(_mapped.os, "access", lambda *_: False)
+    monkeypatch.setattr(mapped_files.os, "access", lambda *_: False)
     found = read_dataset(path, mapped=True)
     said = capsys.readouterr().err
     assert said.count("deleted at the end, because nothing can be written beside the data") == 1
@@ -233,7 +234,7 @@ def test_a_full_disk_and_a_killed_process(tmp_path, monkeypatch):
     place = tmp_path / "episodes.mapped"
     assert not list(place.iterdir())
     name = f"{'0' * 12}-{'1' * 12}"
-    ours, theirs = (place / f".{name}.{host}.{2**22 + 1}.part" for host in (_mapped.platform.node(), "else.where"))
+    ours, theirs = (place / f".{name}.{host}.{2**22 + 1}.part" for host in (mapped_files.platform.node(), "else.where"))
     older, foreign = place / name, place / "notes-2024"
     for folder in (ours, theirs, older, foreign):
         folder.mkdir()
@@ -286,7 +287,7 @@ def test_blocks_of_rows():
     x = np.zeros((23, 3))
     assert [block.stop - block.start for block in row_blocks(x)] == [5, 5, 5, 5, 3]
     assert [block.stop - block.start for block in row_blocks(x, 4)] == [8, 8, 7]
-    wide = np.zeros((2, _mapped.BLOCK), np.uint8)
+    wide = np.zeros((2, mapped_files.BLOCK), np.uint8)
     assert [block.stop - block.start for block in row_blocks(wide)] == [1, 1]
     index = np.array([0, 0, 4, 5, 17, 22])
     rows = np.arange(23) * 2

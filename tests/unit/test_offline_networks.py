@@ -166,22 +166,42 @@ def test_layer_norm_is_where_it_belongs(name):
 
 DEFAULTS = {
     "iql": {"expectile": 0.9, "alpha": 10.0, "extraction": "awr"},
-    "rebrac": {"alpha_actor": 0.0, "alpha_critic": 0.0, "noise": 0.2, "noise_clip": 0.5},
-    "mbpo_rebrac": {"rollouts": 256, "rollout_steps": 1},
-    "dino_rebrac": {"repr_noise": 0.5, "repr_clip": 1.0, "repr_temp": 0.1, "target_repr_temp": 0.04, "width": 512},
-    "hilp": {"expectile": 0.9, "alpha": 10.0, "width": 512},
-    "fb_repr": {"alpha_repr": 10.0, "alpha": 10.0, "expectile": 0.9, "mix": 0.5, "orthonormal": 1.0, "width": 512},
-    "crl_infonce": {"alpha": 0.1, "width": 512, "normalise": True, "symmetric": False},
-    "td_infonce": {"alpha": 0.1, "width": 512, "normalise": True, "aggregation": "mean"},
-    "infom": {"width": 512, "expectile": 0.9, "kl_weight": 0.01, "alpha": 10.0, "goals": 16, "flow_steps": 10},
+    "rebrac": {"alpha_actor": 0.0, "alpha_critic": 0.0, "policy_noise": 0.2, "noise_clip": 0.5},
+    "mbpo_rebrac": {"num_model_rollouts": 256, "num_model_rollout_steps": 1},
+    "dino_rebrac": {
+        "repr_noise": 0.5,
+        "repr_noise_clip": 1.0,
+        "repr_temp": 0.1,
+        "target_repr_temp": 0.04,
+        "latent_dim": 512,
+    },
+    "hilp": {"expectile": 0.9, "alpha": 10.0, "latent_dim": 512},
+    "fb_repr": {
+        "alpha_repr": 10.0,
+        "alpha": 10.0,
+        "expectile": 0.9,
+        "latent_mix_prob": 0.5,
+        "orthonorm_coeff": 1.0,
+        "latent_dim": 512,
+    },
+    "crl_infonce": {"alpha": 0.1, "latent_dim": 512, "normalise": True, "symmetric": False},
+    "td_infonce": {"alpha": 0.1, "latent_dim": 512, "normalise": True, "aggregation": "mean"},
+    "infom": {
+        "latent_dim": 512,
+        "expectile": 0.9,
+        "kl_weight": 0.01,
+        "alpha": 10.0,
+        "num_flow_goals": 16,
+        "flow_steps": 10,
+    },
 }
-COMMON = {"hidden": (512,) * 4, "discount": 0.99, "target_rate": 0.005, "actor_freq": 4, "actor_norm": False}
+COMMON = {"hidden": (512,) * 4, "gamma": 0.99, "tau": 0.005, "actor_freq": 4, "actor_layer_norm": False}
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_defaults_are_the_published_ones(name):
     agent = AGENTS[name]()
-    wanted = {**COMMON, "value_norm": name != "infom", **DEFAULTS[name]}
+    wanted = {**COMMON, "value_layer_norm": name != "infom", **DEFAULTS[name]}
     assert {key: getattr(agent, key) for key in wanted} == wanted
 
 

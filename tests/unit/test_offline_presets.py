@@ -77,7 +77,11 @@ def test_there_is_a_preset_for_each_published_command_and_no_other():
 
 def test_the_published_sizes():
     paper = conf.compose(["experiment=offline", "preset=paper"])
-    assert (paper.phases.pretrain, paper.trainer.steps, paper.trainer.evaluate_every) == (1_000_000, 1_500_000, 50_000)
+    assert (paper.phases.pretrain_steps, paper.trainer.steps, paper.trainer.evaluate_every) == (
+        1_000_000,
+        1_500_000,
+        50_000,
+    )
     assert (paper.data.rows, paper.data.finetune_rows, paper.task.episodes) == (1_000_000, 500_000, 50)
 
 
@@ -92,13 +96,13 @@ def test_what_is_said_besides_a_preset_wins():
         ("agent=iql agent.actor_loss=ddpgbc", "extraction", "ddpgbc"),
         ("agent=iql agent.const_std=False", "std", "free"),
         ("agent=infom agent.q_agg=mean", "aggregation", "mean"),
-        ("agent=infom agent.critic_latent_type=encoding", "latents", "encoding"),
-        ("agent=infom agent.clip_flow_goals=False", "clip_goals", False),
+        ("agent=infom agent.critic_latent_type=encoding", "critic_latent_type", "encoding"),
+        ("agent=infom agent.clip_flow_goals=False", "clip_flow_goals", False),
         ("agent=td_infonce agent.logit_agg=min", "aggregation", "min"),
         ("agent=crl_infonce agent.contrastive_loss=symmetric_infonce", "symmetric", True),
         ("agent=crl_infonce agent.contrastive_loss=forward_infonce", "symmetric", False),
-        ("agent=fb_repr agent.orthonorm_coeff=2", "orthonormal", 2.0),
-        ("agent=fb_repr agent.latent_mix_prob=0.3", "mix", 0.3),
+        ("agent=fb_repr agent.orthonorm_coeff=2", "orthonorm_coeff", 2.0),
+        ("agent=fb_repr agent.latent_mix_prob=0.3", "latent_mix_prob", 0.3),
         ("agent=rebrac agent.actor_noise_clip=0.1", "noise_clip", 0.1),
     ],
 )

@@ -84,9 +84,7 @@ def by_hand(subject, steps, seed=0):
         grads = jtu.tree_map(lambda x: np.zeros(x.shape) if x.grad is None else x.grad.numpy(), leaves)
         if full or not agent.follows_when_full:
             for name in agent.followed[phase]:
-                targets[name] = jtu.tree_map(
-                    lambda t, o: t + agent.target_rate * (o - t), targets[name], networks[name]
-                )
+                targets[name] = jtu.tree_map(lambda t, o: t + agent.tau * (o - t), targets[name], networks[name])
         first = jtu.tree_map(lambda m, g: 0.9 * m + 0.1 * g, first, grads)
         second = jtu.tree_map(lambda v, g: 0.999 * v + 0.001 * g * g, second, grads)
         a, b = 1 - 0.9 ** (step + 1), 1 - 0.999 ** (step + 1)
@@ -257,7 +255,7 @@ def test_next_actions_do_not_cross_trajectories_unless_faithful():
 
 def planted(name, width=5, rows=400):
     """An agent's networks, and labelled rows whose reward is linear in its features."""
-    agent = few.small(name, width=width)
+    agent = few.small(name, latent_dim=width)
     rng = np.random.default_rng(0)
     networks = few.wide(agent.networks(rng, few.SIZES))
     batch = {key: rng.normal(size=(rows, few.SIZES.observation)) for key in ("observations", "next_observations")}
@@ -383,12 +381,12 @@ def test_bad_input_is_one_sentence(change, sentence):
 @pytest.mark.parametrize(
     ("name", "options", "sentence"),
     [
-        ("hilp", {"width": 0}, "width is 0; it must be at least 1"),
-        ("infom", {"goals": 0}, "goals is 0; it must be at least 1"),
+        ("hilp", {"latent_dim": 0}, "latent_dim is 0; it must be at least 1"),
+        ("infom", {"num_flow_goals": 0}, "num_flow_goals is 0; it must be at least 1"),
         ("infom", {"flow_steps": 0}, "flow_steps is 0; it must be at least 1"),
         ("iql", {"expectile": 2.0}, "expectile is 2.0; it must be between 0 and 1, neither of them"),
         ("infom", {"expectile": float("nan")}, "expectile is nan"),
-        ("fb_repr", {"mix": 3.0}, "mix is 3.0; it must be between 0 and 1"),
+        ("fb_repr", {"latent_mix_prob": 3.0}, "latent_mix_prob is 3.0; it must be between 0 and 1"),
         ("dino_rebrac", {"repr_temp": 0.0}, "repr_temp is 0.0; it must be above 0"),
         ("crl_infonce", {"std": "wide"}, "unknown std 'wide'"),
     ],
@@ -407,8 +405,8 @@ def test_batches_and_rewards_that_would_give_no_numbers_are_refused():
         with pytest.raises(TwinaxError, match=f"every reward is 0, so {name} cannot infer a task"):
             problem(few.small(name), data, few.walks(rewards=np.zeros(54)), pretrain_steps=1)
     for discount in (0.0, 1.0):
-        with pytest.raises(TwinaxError, match=f"discount is {discount}, but hilp draws goals at a distance"):
-            problem(few.small("hilp", discount=discount), data, data, pretrain_steps=1)
+        with pytest.raises(TwinaxError, match=f"gamma is {discount}, but hilp draws goals at a distance"):
+            problem(few.small("hilp", gamma=discount), data, data, pretrain_steps=1)
 
 
 def test_actions_mean_the_same_in_both_phases():
@@ -441,7 +439,7 @@ def test_discrete_actions_are_refused():
 
 def test_copies_of_a_gymnasium_environment_are_counted_as_single_episodes():
     gymnasium = pytest.importorskip("gymnasium")
-    task = GymnasiumTask("Pendulum-v1", episodes=3, copies=2, seed=5)
+    task = GymnasiumTask("Pendulum-v1", episodes=3, num_envs=2, seed=5)
 
     def act(observations):
         return np.tanh(observations[:, :1] + observations[:, 2:])
@@ -467,7 +465,7 @@ def test_an_agent_is_judged_in_gymnasium():
     pytest.importorskip("gymnasium")
     data = collect_gymnasium("Pendulum-v1", steps=60)
     subject = problem(
-        few.small("iql"), None, data, batch_size=4, task=GymnasiumTask("Pendulum-v1", episodes=2, copies=2)
+        few.small("iql"), None, data, batch_size=4, task=GymnasiumTask("Pendulum-v1", episodes=2, num_envs=2)
     )
     engine = make_engine(subject, mode="torch", chunk=2)
     engine.start(0)

@@ -11,6 +11,7 @@ from offline_rows import compact, regular, trajectories
 
 from twinax import offline
 from twinax.errors import MissingExtra, TwinaxError
+from twinax.npz_files import read_npz
 from twinax.offline import (
     find_format,
     read_arrays,
@@ -21,7 +22,6 @@ from twinax.offline import (
     read_ogbench,
     save_ogbench,
 )
-from twinax.offline.npz_files import read_npz
 
 LENGTHS = (4, 1, 7, 2)
 PARTS = trajectories(LENGTHS)

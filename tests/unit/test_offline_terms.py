@@ -78,7 +78,7 @@ def test_weighted_cloning_has_no_other_cloning_loss():
 
 
 def test_representations_and_their_orthonormality_are_two_parts():
-    found = [terms_of("fb_repr", "pretrain", "fb_repr", orthonormal=weight)[1].parts for weight in (1.0, 2.5)]
+    found = [terms_of("fb_repr", "pretrain", "fb_repr", orthonorm_coeff=weight)[1].parts for weight in (1.0, 2.5)]
     assert found[0]["repr_loss"] == found[1]["repr_loss"]
     np.testing.assert_allclose(found[1]["ortho_loss"], 2.5 * found[0]["ortho_loss"], rtol=1e-12)
     # Diagonal and the others, by the formula of the published code: mean over members and rows.

@@ -32,7 +32,7 @@ def trained(agent, data, pretrain_steps, finetune_steps=0, seed=0, rate=2e-3):
 
 
 def small_infom(discount):
-    return InFOM(hidden=(64, 64), width=LATENT, discount=discount, target_rate=0.02, kl_weight=1.0, expectile=0.5)
+    return InFOM(hidden=(64, 64), latent_dim=LATENT, gamma=discount, tau=0.02, kl_weight=1.0, expectile=0.5)
 
 
 def chain(states, aims):
@@ -128,7 +128,7 @@ def rank_correlation(a, b):
 @pytest.mark.slow
 def test_forward_backward_ranks_states_by_the_way_to_the_goal(walks):
     data, rows, way = walks
-    agent = ForwardBackward(hidden=(64, 64), width=16, discount=0.95, target_rate=0.02, alpha_repr=1.0)
+    agent = ForwardBackward(hidden=(64, 64), latent_dim=16, gamma=0.95, tau=0.02, alpha_repr=1.0)
     networks = trained(agent, data, 3000, rate=1e-3).networks
     s = data.observations[rows]
     latent = agent.infer(networks, {"observations": s, "rewards": data.rewards[rows]})
@@ -143,7 +143,7 @@ def test_forward_backward_ranks_states_by_the_way_to_the_goal(walks):
 def test_hilp_ranks_states_by_the_way_to_the_goal(walks):
     # Three numbers for each state: random ones would not do (rank 0.7, and a twentieth of the rewards' variance).
     data, rows, way = walks
-    agent = HILP(hidden=(64, 64), width=3, discount=0.95, target_rate=0.02, alpha=1.0)
+    agent = HILP(hidden=(64, 64), latent_dim=3, gamma=0.95, tau=0.02, alpha=1.0)
     networks = trained(agent, data, 2000, rate=1e-3).networks
     s, then = data.observations[rows], data.observations[rows + 1]
     # HILP's rewards are ways along a direction: here each step is paid for the way that it saves.
@@ -175,7 +175,7 @@ def test_dino_does_not_collapse(walks):
     # Collapsed, all states would have one representation (nothing told) or one entry would take all (no entropy).
     data, rows, _ = walks
     for faithful in (False, True):
-        agent = DinoReBRAC(hidden=(64,), width=16, target_rate=0.01, faithful=faithful)
+        agent = DinoReBRAC(hidden=(64,), latent_dim=16, tau=0.01, faithful=faithful)
         state = trained(agent, data, 1500, rate=1e-3)
         teacher = state.targets["encoder"](data.observations[rows])
         centre = 0.0 if faithful else teacher.mean(0)

@@ -47,20 +47,20 @@ class SlowReplay:
 
     @property
     def oldest(self):
-        return max(0, len(self.log) - self.options.memory)
+        return max(0, len(self.log) - self.options.buffer_size)
 
     def before(self, place):
         """What lay in the slot that the entry at `place` takes: nothing in the first lap."""
-        earlier = place - self.options.memory
+        earlier = place - self.options.buffer_size
         return self.log[earlier] if earlier >= 0 else Slot([0] * self.view)
 
     def history(self):
         """What an agent is shown as the frames before its first."""
-        gap = range(len(self.log), len(self.log) + self.options.frames - 1)
+        gap = range(len(self.log), len(self.log) + self.options.frame_stack - 1)
         return [[0] * self.view if self.options.clear_gap else self.before(place).view for place in gap]
 
     def add(self, views, actions, rewards):
-        for _ in range(self.options.frames - 1):
+        for _ in range(self.options.frame_stack - 1):
             old = Slot([0] * self.view) if self.options.clear_gap else self.before(len(self.log))
             self.log.append(dataclasses.replace(old, done=False, step=False))
         last = len(actions) - 1
@@ -72,7 +72,7 @@ class SlowReplay:
         """(window, next window, action, return, discount) of an entry, or None if it must not be drawn."""
         o = self.options
         ahead = o.n_step if o.returns else 1
-        window = range(place - o.frames + 1, place + 1)
+        window = range(place - o.frame_stack + 1, place + 1)
         if window[0] < self.oldest or any(self.log[k].done for k in window[:-1]):
             return None
         if o.store_done and not self.log[place].step:
@@ -96,7 +96,7 @@ class SlowReplay:
     def slots(self):
         """Transitions by slot, for those that may be drawn."""
         places = range(self.oldest, len(self.log))
-        found = {place % self.options.memory: self.transition(place) for place in places}
+        found = {place % self.options.buffer_size: self.transition(place) for place in places}
         return {slot: transition for slot, transition in found.items() if transition is not None}
 
 
@@ -118,7 +118,7 @@ def filled(options, turns, count, seed=0):
     slow = {(a, w): SlowReplay(options, VIEW) for a in range(AGENTS) for w in range(WORLDS)}
     for views, actions, rewards in episodes(turns, count, seed):
         history = replay.history(options)
-        assert history.shape == (AGENTS, WORLDS, options.frames - 1, VIEW) and history.dtype == np.uint8
+        assert history.shape == (AGENTS, WORLDS, options.frame_stack - 1, VIEW) and history.dtype == np.uint8
         for (a, w), one in slow.items():
             assert history[a, w].tolist() == one.history()
             one.add(views[:, a, w].tolist(), actions[:, a, w], rewards[:, a, w])
@@ -137,7 +137,7 @@ def assert_batch(batch, slow, options):
     """Every row of a batch is the slow replay's transition of that slot."""
     for a, row in enumerate(batch.index):
         for b, index in enumerate(row):
-            transition = slow[a, index // options.memory].slots()[index % options.memory]
+            transition = slow[a, index // options.buffer_size].slots()[index % options.buffer_size]
             views, next_views, action, total, discount = transition
             assert batch.views[a, b].tolist() == views and batch.actions[a, b] == action
             assert batch.returns[a, b] == pytest.approx(total, rel=1e-5, abs=1e-5)
@@ -161,7 +161,7 @@ SWITCHES = st.fixed_dictionaries({name: st.booleans() for name in HABITS})
 )
 def test_the_ring_is_the_slow_replay(frames, n_step, turns, spare, count, switches, seed):
     memory = turns + frames - 1 + spare
-    options = ReplayOptions(memory=memory, frames=frames, n_step=n_step, gamma=0.9, **switches)
+    options = ReplayOptions(buffer_size=memory, frame_stack=frames, n_step=n_step, gamma=0.9, **switches)
     replay, slow = filled(options, turns, count, seed)
     written = count * (turns + frames - 1)
     assert replay.head == written % memory and replay.size == min(written, memory)
@@ -178,7 +178,7 @@ def test_the_ring_is_the_slow_replay(frames, n_step, turns, spare, count, switch
 
 
 def test_a_ring_by_hand():
-    options = ReplayOptions(memory=8, frames=3, n_step=2, gamma=0.5)
+    options = ReplayOptions(buffer_size=8, frame_stack=3, n_step=2, gamma=0.5)
     replay = Replay.empty(options, 1, 1, 1)
 
     def add(replay, *frames):
@@ -208,7 +208,7 @@ def test_a_ring_by_hand():
 def test_the_gap_is_the_history_that_an_agent_saw():
     """Windows from the ring are those that were acted on, blank or stale."""
     for switches in ({}, {"clear_gap": False}):
-        options = ReplayOptions(memory=11, frames=4, n_step=1, **switches)
+        options = ReplayOptions(buffer_size=11, frame_stack=4, n_step=1, **switches)
         replay, _ = filled(options, 5, 6)
         history = replay.history(options)
         views, actions, rewards = next(episodes(5, 1, seed=9))
@@ -226,7 +226,7 @@ def test_the_gap_is_the_history_that_an_agent_saw():
 
 def test_habits_of_the_original():
     """No ends, so phantom steps in the gaps are drawn, and an episode's last step is followed by a gap."""
-    options = ReplayOptions(memory=30, frames=3, n_step=3, gamma=0.9, **HABITS)
+    options = ReplayOptions(buffer_size=30, frame_stack=3, n_step=3, gamma=0.9, **HABITS)
     replay, slow = filled(options, 5, 6)
     assert not replay.done.any()
     allowed = replay.eligible(options)
@@ -241,7 +241,7 @@ def test_habits_of_the_original():
     a, slots = np.arange(AGENTS)[:, None], batch.index % 30
     np.testing.assert_array_equal(batch.returns, replay.rewards[a, batch.index // 30, slots])
     np.testing.assert_array_equal(batch.next_views[:, :, :-1], batch.views[:, :, 1:])
-    ended = ReplayOptions(memory=30, frames=3, n_step=3, gamma=0.9)
+    ended = ReplayOptions(buffer_size=30, frame_stack=3, n_step=3, gamma=0.9)
     assert filled(ended, 5, 6)[0].eligible(ended).sum() < allowed.sum()
 
 
@@ -253,33 +253,33 @@ class SlowRow:
 
     def __init__(self, options: ReplayOptions, view: int):
         self.options = options
-        self.slots = [Slot([0] * view) for _ in range(options.memory)]
+        self.slots = [Slot([0] * view) for _ in range(options.buffer_size)]
         self.head, self.size = 0, 0
 
     def add(self, views, actions, rewards):
         o = self.options
-        for k in range(o.frames - 1):  # a gap is skipped, whatever lies there; it counts as one
+        for k in range(o.frame_stack - 1):  # a gap is skipped, whatever lies there; it counts as one
             if o.clear_gap:
-                self.slots[(self.head + k) % o.memory] = Slot([0] * len(views[0]))
-        self.head = (self.head + o.frames - 1) % o.memory
-        self.size = min(self.size + 1, o.memory)
+                self.slots[(self.head + k) % o.buffer_size] = Slot([0] * len(views[0]))
+        self.head = (self.head + o.frame_stack - 1) % o.buffer_size
+        self.size = min(self.size + 1, o.buffer_size)
         for k, (view, action, reward) in enumerate(zip(views, actions, rewards, strict=True)):
             done = o.store_done and k == len(actions) - 1
             self.slots[self.head] = Slot(list(view), int(action), float(reward), done)
-            self.head = (self.head + 1) % o.memory
-            self.size = min(self.size + 1, o.memory)
+            self.head = (self.head + 1) % o.buffer_size
+            self.size = min(self.size + 1, o.buffer_size)
 
     def draws(self):
         """Every draw, by the slot of its step: (window, next window, action, reward, discount, weight)."""
         o, found = self.options, {}
-        for start in range(max(1, self.size - o.frames - 1)):
-            window = [self.slots[start + k] for k in range(o.frames)]
-            following = [self.slots[start + k + 1] for k in range(o.frames)]
+        for start in range(max(1, self.size - o.frame_stack - 1)):
+            window = [self.slots[start + k] for k in range(o.frame_stack)]
+            following = [self.slots[start + k + 1] for k in range(o.frame_stack)]
             step = window[-1]
             discount = 0.0 if step.done else o.gamma**o.n_step
             weight = 0.0 if any(slot.done for slot in window[:-1]) else 1.0
             looks = [slot.view for slot in window], [slot.view for slot in following]
-            found[start + o.frames - 1] = (*looks, step.action, step.reward, discount, weight)
+            found[start + o.frame_stack - 1] = (*looks, step.action, step.reward, discount, weight)
         return found
 
 
@@ -298,7 +298,9 @@ def assert_row(replay, slow, options, turns, count):
     """All draws that there are, and no other; each is the one of the original."""
     one = slow[0, 0]
     assert (int(replay.head), int(replay.size)) == (one.head, one.size)
-    wanted = [sorted(slot + w * options.memory for w in range(WORLDS) for slot in slow[a, w].draws()) for a in (0, 1)]
+    wanted = [
+        sorted(slot + w * options.buffer_size for w in range(WORLDS) for slot in slow[a, w].draws()) for a in (0, 1)
+    ]
     allowed = replay.eligible(options).reshape(AGENTS, -1)
     assert [np.flatnonzero(row).tolist() for row in allowed] == wanted
     assert len(wanted[0]) == WORLDS * options.available(turns, count)
@@ -307,7 +309,7 @@ def assert_row(replay, slow, options, turns, count):
     for a in range(AGENTS):
         assert sorted(batch.index[a].tolist()) == wanted[a]
         for b, index in enumerate(batch.index[a].tolist()):
-            world, slot = divmod(index, options.memory)
+            world, slot = divmod(index, options.buffer_size)
             views, next_views, action, reward, discount, weight = slow[a, world].draws()[slot]
             assert batch.views[a, b].tolist() == views and batch.next_views[a, b].tolist() == next_views
             assert (batch.actions[a, b], batch.returns[a, b]) == (action, reward)
@@ -320,7 +322,7 @@ def test_every_draw_is_one_of_the_original_buffer(frames, switches):
     """Small memories after each of ten episodes: not full, exactly full, and gone round in many places."""
     turns, states = 4, set()
     for memory in (turns + frames, 15, 20, 21):
-        options = ReplayOptions(memory=memory, frames=frames, n_step=3, gamma=0.9, **{**SORREL, **switches})
+        options = ReplayOptions(buffer_size=memory, frame_stack=frames, n_step=3, gamma=0.9, **{**SORREL, **switches})
         for count in range(1, 11):
             replay, slow = in_a_row(options, turns, count, seed=memory)
             assert_row(replay, slow, options, turns, count)
@@ -345,13 +347,13 @@ def test_every_draw_is_one_of_the_original_buffer(frames, switches):
 def test_a_row_of_slots_is_the_original_buffer(frames, turns, spare, count, store_done, clear_gap):
     memory = max(turns + frames - 1, frames + 1) + spare
     switches = {**SORREL, "store_done": store_done, "clear_gap": clear_gap}
-    options = ReplayOptions(memory=memory, frames=frames, n_step=2, gamma=0.9, **switches)
+    options = ReplayOptions(buffer_size=memory, frame_stack=frames, n_step=2, gamma=0.9, **switches)
     assert_row(*in_a_row(options, turns, count), options, turns, count)
 
 
 def test_the_draws_of_the_original_are_even():
     """Every order of the random numbers, so every draw there is: each pair of windows comes equally often."""
-    options = ReplayOptions(memory=6, frames=2, n_step=3, **SORREL)
+    options = ReplayOptions(buffer_size=6, frame_stack=2, n_step=3, **SORREL)
     replay = Replay.empty(options, 1, 1, 1)
     for first in (1, 4):
         views = np.arange(first, first + 3, dtype=np.uint8).reshape(3, 1, 1, 1)
@@ -368,12 +370,12 @@ def test_the_draws_of_the_original_are_even():
 
 def test_the_range_of_the_original_is_never_empty():
     """It draws its first window as soon as there is a step; with one slot less nothing would lie behind it."""
-    options = ReplayOptions(memory=6, frames=5, **SORREL)
+    options = ReplayOptions(buffer_size=6, frame_stack=5, **SORREL)
     replay, slow = in_a_row(options, 1, 1)
     assert int(replay.size) == 2 and sorted(slow[0, 0].draws()) == [4]
     assert_row(replay, slow, options, 1, 1)
-    assert ReplayOptions(memory=5, frames=5, **SORREL).available(1, 9) == 0
-    assert ReplayOptions(memory=6, frames=5, **SORREL).available(1, 0) == 0
+    assert ReplayOptions(buffer_size=5, frame_stack=5, **SORREL).available(1, 9) == 0
+    assert ReplayOptions(buffer_size=6, frame_stack=5, **SORREL).available(1, 0) == 0
 
 
 def test_frames_take_a_quarter_at_most():
@@ -397,7 +399,7 @@ def test_frames_take_a_quarter_at_most():
 
 
 def test_even_draws_are_even():
-    options = ReplayOptions(memory=12, frames=2, n_step=1)
+    options = ReplayOptions(buffer_size=12, frame_stack=2, n_step=1)
     replay, _ = filled(options, 5, 3)
     allowed = replay.eligible(options).reshape(AGENTS, -1)
     rng, rounds, counts = np.random.default_rng(0), 3000, np.zeros(allowed.shape)
@@ -410,7 +412,7 @@ def test_even_draws_are_even():
         assert np.abs(counts[a, allowed[a]] - rounds * share).max() < 5 * np.sqrt(rounds * share * (1 - share))
 
 
-PRIORITISED = ReplayOptions(memory=13, frames=2, n_step=2, gamma=0.9, alpha=0.6, beta=0.5)
+PRIORITISED = ReplayOptions(buffer_size=13, frame_stack=2, n_step=2, gamma=0.9, alpha=0.6, beta=0.5)
 
 
 def weighed(options=PRIORITISED, seed=0):
@@ -455,7 +457,7 @@ def test_the_ends_of_the_draws_are_steps_as_well(dtype):
 
 def test_steps_without_priority_are_not_drawn_even_at_the_end():
     """The first slot is a gap, the last were never written: no draw ends there, or spoils the weights of others."""
-    options = dataclasses.replace(PRIORITISED, memory=40)
+    options = dataclasses.replace(PRIORITISED, buffer_size=40)
     replay, _ = filled(options, 5, 4)
     batch, ready = sample(replay, options, np.array([[0.0, 1.0], [0.5, 1.0]], np.float32), 2)
     assert ready and np.take_along_axis(replay.eligible(options).reshape(AGENTS, -1), batch.index, 1).all()
@@ -463,7 +465,10 @@ def test_steps_without_priority_are_not_drawn_even_at_the_end():
 
 
 def test_too_few_steps_are_not_ready_and_weigh_nothing():
-    for options in (ReplayOptions(memory=20, frames=3, n_step=2), dataclasses.replace(PRIORITISED, memory=20)):
+    for options in (
+        ReplayOptions(buffer_size=20, frame_stack=3, n_step=2),
+        dataclasses.replace(PRIORITISED, buffer_size=20),
+    ):
         empty = Replay.empty(options, AGENTS, WORLDS, VIEW)
         shape = (AGENTS, 6 if options.alpha else 40)
         batch, ready = sample(empty, options, np.full(shape, 0.5, np.float32), 6)
@@ -497,8 +502,11 @@ def test_priorities_follow_the_errors():
             assert after[a, slot] == pytest.approx((error + 1e-6) ** 0.6, rel=1e-5)
         others = [k for k in range(26) if k not in found]
         np.testing.assert_array_equal(after[a, others], before[a, others])
-    even, _ = filled(ReplayOptions(memory=12, frames=2), 5, 2)
-    assert even.priority is None and reprioritise(even, ReplayOptions(memory=12, frames=2), index, errors) is even
+    even, _ = filled(ReplayOptions(buffer_size=12, frame_stack=2), 5, 2)
+    assert (
+        even.priority is None
+        and reprioritise(even, ReplayOptions(buffer_size=12, frame_stack=2), index, errors) is even
+    )
 
 
 # Frameworks
@@ -506,14 +514,18 @@ def test_priorities_follow_the_errors():
 
 @pytest.mark.parametrize(
     "options",
-    [ReplayOptions(memory=17, frames=3, n_step=2), PRIORITISED, ReplayOptions(memory=17, frames=3, **SORREL)],
+    [
+        ReplayOptions(buffer_size=17, frame_stack=3, n_step=2),
+        PRIORITISED,
+        ReplayOptions(buffer_size=17, frame_stack=3, **SORREL),
+    ],
     ids=["even", "prioritised", "sorrel"],
 )
 def test_the_replay_is_the_same_in_every_framework(options, double_precision):
     blocks = list(episodes(6, 4, seed=5))
     stacked = tuple(np.stack(parts) for parts in zip(*blocks, strict=True))
     rng = np.random.default_rng(1)
-    uniform = rng.random((AGENTS, 6 if options.alpha else WORLDS * options.memory))
+    uniform = rng.random((AGENTS, 6 if options.alpha else WORLDS * options.buffer_size))
     errors = rng.normal(size=(AGENTS, 6))
 
     def run(replay, blocks, uniform, errors):
@@ -548,8 +560,8 @@ def test_the_replay_is_the_same_in_every_framework(options, double_precision):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"memory": 0}, "memory is 0; it must be at least 1"),
-        ({"frames": 0}, "frames is 0"),
+        ({"buffer_size": 0}, "buffer_size is 0; it must be at least 1"),
+        ({"frame_stack": 0}, "frame_stack is 0"),
         ({"n_step": 0}, "n_step is 0"),
         ({"gamma": 1.1}, "gamma is 1.1; it must be between 0 and 1"),
         ({"gamma": -0.1}, "gamma is -0.1"),
@@ -560,9 +572,9 @@ def test_the_replay_is_the_same_in_every_framework(options, double_precision):
         ({"alpha": float("inf")}, "alpha is inf"),
         ({"beta": 1.5}, "beta is 1.5"),
         ({"beta": None}, "beta is None; it must be a number"),
-        ({"memory": 30.5}, "memory is 30.5; it must be a whole number"),
+        ({"buffer_size": 30.5}, "buffer_size is 30.5; it must be a whole number"),
         ({"n_step": "3"}, "n_step is '3'; it must be a whole number"),
-        ({"frames": True}, "frames is True; it must be a whole number"),
+        ({"frame_stack": True}, "frame_stack is True; it must be a whole number"),
     ],
 )
 def test_wrong_options_are_refused(options, words):

@@ -37,10 +37,12 @@ def problem():
 
 def hunt():
     """Prioritised replay that is full after three epochs, so that the ring has wrapped around where a run is cut."""
-    replay = tx.iqn.ReplayOptions(memory=24, frames=2, alpha=0.5)
-    learners = tx.iqn.Learners(count=2, width=8, quantiles=3, act_quantiles=3, cosines=4, batch_size=8, replay=replay)
+    replay = tx.iqn.ReplayOptions(buffer_size=24, frame_stack=2, alpha=0.5)
+    learners = tx.iqn.Learners(
+        count=2, width=8, num_quantiles=3, num_act_quantiles=3, num_cosines=4, batch_size=8, replay=replay
+    )
     world = tx.envs.TreasureHunt(height=5, width=5, num_agents=2, turns=8, radius=1, spawn_prob=0.2)
-    return tx.iqn.problem(world, {"iqn": learners}, worlds=2, evaluation_worlds=2, film=False)
+    return tx.iqn.problem(world, {"iqn": learners}, num_envs=2, evaluation_num_envs=2, film=False)
 
 
 PROBLEMS = {"gflownet": problem, "iqn": hunt}

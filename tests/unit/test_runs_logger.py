@@ -57,7 +57,7 @@ def test_progress_counts_in_the_unit_of_the_family(capsys, monkeypatch):
     unit = Unit("environment steps", 128, "env_steps")
     with Progress("jax", 10, show=True, unit=unit):
         pass
-    assert capsys.readouterr().err == "jax: 1,280 environment steps (10 steps)\n"
+    assert capsys.readouterr().err == "jax: 1,280 environment steps (10 training steps)\n"
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.setenv("TERM", "xterm")

@@ -134,6 +134,10 @@ def test_a_longer_run_has_the_rows_of_a_shorter_one_and_then_its_own(tmp_path):
     assert [row["step"] for row in longer.metrics] == [1, 10, 20, 25, 30, 40]
     # The row at the end of the shorter run takes nothing away from the mean of steps 21 to 30.
     assert timeless(longer.metrics[-2:]) == timeless(whole.metrics[-2:])
+    # A report says how to do it again: both calls, and one that changes nothing only once.
+    began, went_on = longer.summary["command"].split("\n")
+    assert began.startswith("twinax.train(problem, mode='jax', steps=25")
+    assert went_on.startswith("twinax.resume(run, mode='jax', steps=40")
 
 
 def test_nothing_is_written_without_a_run_dir(tmp_path, monkeypatch):

@@ -40,7 +40,7 @@ def probe(monkeypatch):
 def test_families_say_what_they_count():
     cart = tx.ppo.problem(tx.envs.CartPole(), num_envs=8, num_steps=16, num_minibatches=2)
     assert cart.present.unit == Unit("environment steps", 128, "env_steps")
-    hunt = tx.iqn.problem(tx.envs.TreasureHunt(num_agents=2, turns=10), worlds=3)
+    hunt = tx.iqn.problem(tx.envs.TreasureHunt(num_agents=2, turns=10), num_envs=3)
     assert hunt.present.unit == Unit("environment steps", 30, "env_steps")
     grid = tx.gflownet.problem(tx.envs.Hypergrid(dim=2, side=3), batch_size=4)
     assert grid.present.unit == Unit("updates") and grid.present.columns == {"trajectories": 4}
@@ -53,8 +53,10 @@ def test_rows_summary_and_speed_are_in_the_unit(probe, tmp_path, capsys):
     assert run.summary["env_steps"] == 1024 and run.summary["steps"] == 8
     assert run.summary["unit"] == {"name": "environment steps", "per_step": 128}
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "jax seed 0: 1,024 environment steps (8 steps)"
-    assert re.search(r"1,024 environment steps \(8 steps\), loss .*, ([\d,.]+) environment steps per second", lines[-1])
+    assert lines[0] == "jax seed 0: 1,024 environment steps (8 training steps)"
+    assert re.search(
+        r"1,024 environment steps \(8 training steps\), loss .*, ([\d,.]+) environment steps per second", lines[-1]
+    )
     from twinax.runs.checkpoint import newest_meta
 
     kept = newest_meta(tmp_path / "run")

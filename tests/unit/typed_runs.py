@@ -36,7 +36,7 @@ def hypergrids():
 def hunts():
     """Every variant of the networks, both turn rules, both worlds, and players that do not learn."""
     small = {"height": 5, "width": 6, "turns": 6}
-    replay = iqn.ReplayOptions(memory=32, frames=2, alpha=0.5)
+    replay = iqn.ReplayOptions(buffer_size=32, frame_stack=2, alpha=0.5)
     for name, world in {
         "iqn": TreasureHunt(num_agents=3, **small),
         "qr": TreasureHunt(num_agents=3, variant="gem_food_bone", turn_rule="simultaneous", **small),
@@ -44,7 +44,7 @@ def hunts():
     }.items():
         learners = iqn.Learners(count=2, variant=name, width=8, batch_size=4, replay=replay)
         other = iqn.Players(1, "seeker" if name == "iqn" else "random")
-        yield name, iqn.problem(world, {name: learners, "other": other}, worlds=2, evaluation_worlds=2)
+        yield name, iqn.problem(world, {name: learners, "other": other}, num_envs=2, evaluation_num_envs=2)
 
 
 def walks():

@@ -28,9 +28,9 @@ def load_pretrained(run: Path | str, agent: Agent, sizes: Sizes) -> tuple[State,
     named, phases = config.get("agent"), config.get("phases")
     if config.get("experiment") != "offline" or not isinstance(named, dict) or named.get("name") != agent.name:
         raise TwinaxError(f"{run} is no run of the offline agent {agent.name}")
-    end = phases.get("pretrain") if isinstance(phases, dict) else None
+    end = phases.get("pretrain_steps") if isinstance(phases, dict) else None
     if not isinstance(end, int):
-        raise TwinaxError(f"{directory.config_path} has phases.pretrain={end}, which is no number of steps")
+        raise TwinaxError(f"{directory.config_path} has phases.pretrain_steps={end}, which is no number of steps")
     saved = [step for step in checkpoint.steps(directory.path) if 0 < step <= end]
     if not saved:
         raise TwinaxError(

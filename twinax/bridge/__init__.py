@@ -1,7 +1,6 @@
-"""Arrays, parameters, optimizer state, batches and weight files between PyTorch, JAX and NumPy."""
+"""Arrays, parameters, optimizer state and weight files between PyTorch, JAX and NumPy."""
 
-from twinax.bridge._batches import batch_from_torch
-from twinax.bridge._checks import check_batch
+from twinax.bridge._arrays import host_array
 from twinax.bridge._exchange import NarrowingWarning, to_jax, to_numpy, to_torch
 from twinax.bridge._flax import KeyReport, Match, load_flax
 from twinax.bridge._flax_files import read_flax
@@ -14,8 +13,7 @@ __all__ = [
     "Match",
     "NarrowingWarning",
     "ParameterSync",
-    "batch_from_torch",
-    "check_batch",
+    "host_array",
     "load_flax",
     "load_moments_into_torch",
     "load_state_dict",

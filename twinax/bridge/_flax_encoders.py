@@ -11,27 +11,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from twinax.bridge._flax_layers import Names, under
+from twinax.networks import Encoded
 
 Pairs = list[tuple[tuple[str, Any], str, Any]]
 """(name here, part of the network), name there, parameters."""
 Sides = dict[str, tuple[Any, tuple[str, ...]]]
 """Parts of a network by name, and what their encoders may be called."""
 WRAPPER = "gc_encoder"
-OF_STATES = ("encoder", "state_encoder")
-OF_GOALS = ("goal_encoder",)
+ENCODERS = {"state": ("encoder", "state_encoder"), "goal": ("goal_encoder",)}
+"""What the encoder of each may be called there."""
 
 
 def has_encoder(node: Any) -> bool:
     """Whether this is a network behind an encoder."""
-    from twinax.offline.networks import Encoded
-
     return isinstance(node, Encoded)
 
 
 def encoder_pairs(node: Any, parameters: Mapping[str, Any], names: Names) -> Pairs | None:
-    """What belongs together in a network with encoders; None for another one, or if its encoders have other names."""
-    from twinax.offline.networks import Bilinear, Encoded, Metric
+    """What belongs together in a network with encoders; None for another one, or if its encoders have other names.
 
+    A network of several sides says in `SIDES` what each of them places: a state or a goal.
+    """
     there = dict(parameters)
     inner = there.pop(WRAPPER, None)
     places = {key: (key, value) for key, value in there.items()}
@@ -39,15 +39,14 @@ def encoder_pairs(node: Any, parameters: Mapping[str, Any], names: Names) -> Pai
         places |= {key: (under(WRAPPER, key), value) for key, value in inner.items()}
     elif inner is not None:
         return None
-    if isinstance(node, Bilinear) and has_encoder(node.phi) and has_encoder(node.psi):
-        return _sides({"phi": (node.phi, OF_STATES), "psi": (node.psi, OF_GOALS)}, places, names)
-    if isinstance(node, Metric) and has_encoder(node.phi):
-        return _sides({"phi": (node.phi, OF_STATES)}, places, names)
+    sides = {label: (getattr(node, label), ENCODERS[what]) for label, what in getattr(node, "SIDES", {}).items()}
+    if sides and all(has_encoder(part) for part, _ in sides.values()):
+        return _sides(sides, places, names)
     if not isinstance(node, Encoded):
         return None
-    encoders: Sides = {"encoder": (node.encoder, OF_STATES)}
+    encoders: Sides = {"encoder": (node.encoder, ENCODERS["state"])}
     if node.goal_encoder is not None:
-        encoders["goal_encoder"] = (node.goal_encoder, OF_GOALS)
+        encoders["goal_encoder"] = (node.goal_encoder, ENCODERS["goal"])
     pairs: Pairs = []
     for label, (part, known) in encoders.items():
         if (key := _key(label, known, places, names)) is None:

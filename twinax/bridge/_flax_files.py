@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from twinax.errors import TwinaxError, require
+from twinax.npz_files import read_npz
 
 ARRAY, COMPLEX, SCALAR = 1, 2, 3
 """Flax's extension codes of msgpack."""
@@ -50,8 +51,6 @@ def _is_pickle(path: Path, data: bytes) -> bool:
 
 
 def _from_npz(path: Path) -> dict[str, Any]:
-    from twinax.offline.npz_files import read_npz
-
     tree: dict[str, Any] = {}
     for key, array in read_npz(path).items():
         *parents, last = key.split("/")

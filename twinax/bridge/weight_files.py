@@ -12,15 +12,7 @@ import jax
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax.bridge._arrays import (
-    host_array,
-    is_array,
-    is_function,
-    is_module,
-    is_tensor,
-    numpy_to_tensor,
-    unknown_leaf,
-)
+from twinax.bridge._arrays import host_array, is_array, is_function, is_module, is_tensor, numpy_to_tensor, unknown_leaf
 from twinax.bridge.safetensors_bytes import encode
 from twinax.errors import TwinaxError
 from twinax.tree import named_leaves

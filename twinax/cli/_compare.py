@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,7 @@ PARITY_STEPS = 20
 """Training steps of the proof before a measurement, unless the problem can be followed for fewer."""
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    _settings.add_overrides(parser)
+add_arguments = _settings.add_overrides
 
 
 def run(arguments: Namespace) -> int:

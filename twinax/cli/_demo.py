@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from pathlib import Path
 
 from twinax import console
@@ -24,8 +24,7 @@ DEFAULTS = (
 )
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    _settings.add_overrides(parser)
+add_arguments = _settings.add_overrides
 
 
 def run(arguments: Namespace) -> int:

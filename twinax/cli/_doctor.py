@@ -33,6 +33,7 @@ EXTRAS = {
     "gymnasium": ("gymnasium", "env=gymnasium"),
     "gymnax": ("gymnax", "env=gymnax"),
     "brax": ("brax", "env=brax"),
+    "ViennaRNA": ("rna", "env=rna"),
     "mujoco": ("mujoco", "walking robots"),
     "mujoco-mjx": ("mujoco", "robots on accelerators"),
     "onnx": ("export", "policies as ONNX"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +18,30 @@ _NEEDS_TORCH = ("torch", "hybrid")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("what", nargs="?", default="all", metavar="WHAT", help="all (default), choices, keys or runs")
-    parser.add_argument("--experiment", metavar="NAME", help="whose choices and keys (default: that of `twinax train`)")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="WHAT|KEY=VALUE",
+        help="all (default), choices, keys or runs; settings, such as experiment=ppo, say whose",
+    )
 
 
 def run(arguments: Namespace) -> int:
     from twinax import conf
 
     known = ("all", "choices", "keys", "runs")
-    if arguments.what not in known:
-        raise UnknownName("list", arguments.what, known)
-    experiment = conf.find_experiment(arguments.experiment or conf.DEFAULT)
-    if arguments.what in ("all", "choices"):
-        print_choices(experiment)
-    if arguments.what == "keys":
-        print_keys(experiment)
-    if arguments.what in ("all", "runs"):
+    settings = [word for word in arguments.words if "=" in word]
+    what, *more = [word for word in arguments.words if "=" not in word] or ["all"]
+    for word in (what, *more):
+        if word not in known:
+            raise UnknownName("list", word, known)
+    if more:
+        raise TwinaxError(f"list shows one of {', '.join(known)} at a time, but was given {what} and {more[0]}")
+    if what in ("all", "choices"):
+        print_choices(conf.opened_experiment(settings))
+    if what == "keys":
+        print_keys(settings)
+    if what in ("all", "runs"):
         print_runs(Path("runs"))
     return 0
 
@@ -63,12 +71,16 @@ def print_choices(experiment: Any) -> None:
         console.table(name, ("setting", "also"), rows, numbers_from=2)
 
 
-def print_keys(experiment: Any) -> None:
-    """Every key with its default and its sentence."""
+def print_keys(settings: Sequence[str]) -> None:
+    """Every key with its default and its sentence; with settings, the keys of what they choose and their values."""
     from twinax import conf
 
-    rows = [(key, str(default), sentence) for _, key, default, sentence in conf.documentation(experiment)]
-    console.table(f"keys of experiment={experiment.name}", ("key", "default", "what it is"), rows, numbers_from=3)
+    experiment = conf.opened_experiment(settings)
+    chosen = [text for text in settings if not text.startswith("experiment=")]
+    rows = conf.documented(settings) if chosen else conf.documentation(experiment)
+    title = " ".join([f"keys of experiment={experiment.name}", *chosen])
+    shown = [(key, str(value), sentence) for _, key, value, sentence in rows]
+    console.table(title, ("key", "value" if chosen else "default", "what it is"), shown, numbers_from=3)
 
 
 def print_runs(root: Path) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from twinax.cli import _settings
 
 HELP = "measure one mode (used by compare)"
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    _settings.add_overrides(parser)
+add_arguments = _settings.add_overrides
 
 
 def run(arguments: Namespace) -> int:

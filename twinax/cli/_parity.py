@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from twinax import console
 from twinax.cli import _progress, _settings
@@ -11,8 +11,7 @@ from twinax.cli import _progress, _settings
 HELP = "check that engines agree; exit 1 and the likely cause if not"
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    _settings.add_overrides(parser)
+add_arguments = _settings.add_overrides
 
 
 def run(arguments: Namespace) -> int:

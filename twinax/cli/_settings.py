@@ -44,7 +44,7 @@ def choose_directory(config: Any, kind: str | None = None) -> Path:
 
 
 def sentence(config: Any) -> str:
-    """The problem in one line: each chosen section with its numbers if they are few, and the batch if there is one."""
+    """The problem in one line, as choices are written: each with its numbers if they are few, and the batch."""
     import dataclasses
 
     from twinax import conf
@@ -52,9 +52,13 @@ def sentence(config: Any) -> str:
     parts = []
     for name in reversed(list(conf.find_experiment(config.experiment).groups)):
         section = getattr(config, name)
-        numbers = [f"{key} {value}" for key, value in dataclasses.asdict(section).items() if key != "name"]
+        numbers = [
+            f"{key} {value}"
+            for key, value in dataclasses.asdict(section).items()
+            if key != "name" and value is not None
+        ]
         short = name == "objective" or not 0 < len(numbers) <= 8
-        parts.append(section.name if short else f"{section.name} ({', '.join(numbers)})")
+        parts.append(f"{name}={section.name}" + ("" if short else f" ({', '.join(numbers)})"))
     if hasattr(config.trainer, "batch_size"):
         parts.append(f"batch {config.trainer.batch_size}")
     return ", ".join(parts)

@@ -60,14 +60,14 @@ def run(arguments: Namespace) -> int:
         print_state(home, tasks)
         return 0
     left = [task for task in tasks if task.status() != "finished"]
-    console.facts({"sweep": home, "tasks": f"{len(tasks)}, {len(left)} to do, on {arguments.on}"})
+    console.facts({"sweep": near(home), "tasks": f"{len(tasks)}, {len(left)} to do, on {arguments.on}"})
     errors = 0
     for number, (task, error) in enumerate(PLACES[arguments.on](left, wanted) if left else (), 1):
         errors += bool(error)
         print(f"{number} of {len(left)}: {task.name} {' '.join(task.overrides)}: {error or 'done'}", flush=True)
     print_state(home, tasks)
     if errors:
-        print(f"{errors} of {len(left)} tasks failed; go on with: twinax sweep run.dir={home}")
+        print(f"{errors} of {len(left)} tasks failed; go on with: twinax sweep run.dir={near(home)}")
     return 1 if errors else 0
 
 
@@ -146,18 +146,24 @@ def print_state(home: Path, tasks: Sequence[Task]) -> None:
     names = list(dict.fromkeys(name for one in groups for name in one.results))[:_SHOWN]
     console.table(
         "means over seeds of the runs that ended, with half of the 95 % confidence interval",
-        (*keys, "runs", "seeds", *names),
+        (*keys, "runs", "seeds", *(name.replace("_", " ") for name in names)),
         [(*one.setting, one.tasks, one.seeds, *(show(one.results.get(name)) for name in names)) for one in groups],
         numbers_from=len(keys),
     )
-    runs = " ".join(str(task.run) for task in tasks if task.summary())
+    runs = " ".join(str(near(task.run)) for task in tasks if task.summary())
     console.facts(
         {
             "status": ", ".join(f"{number} {status}" for status, number in counts.items()),
-            "written": sweeps.write_table(home, tasks),
+            "written": near(sweeps.write_table(home, tasks)),
             **({"next": f"twinax report {runs}"} if runs else {}),
         }
     )
+
+
+def near(path: Path) -> Path:
+    """A path as one writes it here: tasks know theirs from the root, since other machines run them."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def show(result: tuple[float, float] | None) -> str:

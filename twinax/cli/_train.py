@@ -79,11 +79,16 @@ def print_start(
             "problem": sentence,
             "mode": f"{mode}, {options.dtype}, {unit.told(options.steps)}, seed {options.seed}{seeds}",
             **numbers,
-            "device": f"{device_label(mode, options.device)}, {threads(mode)} threads",
+            "device": f"{device_label(mode, options.device)}, {counted(threads(mode), 'thread')}",
             "run": directory,
             **({"logger": ", ".join(options.logger)} if options.logger else {}),
         }
     )
+
+
+def counted(number: int, thing: str) -> str:
+    """So many of a thing, in words."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def print_end(summary: dict[str, Any], directory: Path) -> None:

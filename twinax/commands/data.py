@@ -1,7 +1,9 @@
-"""Describe a file of offline data and check every row of it.
+"""Describe a file of offline data and check every row of it; or make a world's file of somebody's package.
 
-Known are OGBench (npz), D4RL and Minari (HDF5), ExORL (a directory of episodes) and plain arrays (npz, or a directory
-of npy files). Something wrong is said in one sentence that names the field and the row."""
+With the name of a world (tfbind8, sachs) and a package, what the world needs is read out of it, checked and written; the
+package is not installed. Otherwise known are OGBench (npz), D4RL and Minari (HDF5), ExORL (a directory of episodes) and
+plain arrays (npz, or a directory of npy files). Something wrong is said in one sentence that names the field and the
+row."""
 
 from __future__ import annotations
 
@@ -10,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from twinax import console
+from twinax.commands._made_files import READERS, made
 from twinax.errors import TwinaxError
 
-HELP = "describe a file of offline data and check it"
+HELP = "describe a file of offline data and check it, or make a world's file of a package"
+WHEELS = "the wheel to read, and the file to write, NAME.npz if none is given"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a file, or a directory of episodes or of npy files")
+    parser.add_argument("file", metavar="FILE", help="a file, or a directory of episodes or of npy files; or a NAME")
+    parser.add_argument("more", metavar="WHEEL [OUT]", nargs="*", help=f"after a name ({', '.join(READERS)}): {WHEELS}")
     parser.add_argument("--format", metavar="NAME", help="ogbench, d4rl, minari, exorl or arrays (default: found out)")
     parser.add_argument("--low", metavar="X", help="smallest action of the box, if it is not -1; or --low=-2,-1")
     parser.add_argument("--high", metavar="X", help="largest action of the box, if it is not 1; or --high=2,1")
@@ -27,6 +32,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    if arguments.file in READERS:
+        console.facts(made(arguments.file, arguments.more))
+        return 0
+    if arguments.more:
+        raise TwinaxError(
+            f"'{arguments.file}' is followed by '{arguments.more[0]}', but only one file is described at a time; of "
+            f"packages, files are made for {', '.join(READERS)}"
+        )
     from twinax.offline import find_format, read_dataset
 
     path = Path(arguments.file)

@@ -9,7 +9,7 @@
 
 from collections.abc import Callable
 
-from twinax.conf._compose import compose, restore, restore_run, split_commas
+from twinax.conf._compose import compose, documented, opened_experiment, restore, restore_run, split_commas
 from twinax.conf._keys import documentation, known_keys
 from twinax.conf._mirror import make_options, mirror, open_section, sections_of
 from twinax.conf._python_runs import stored_options
@@ -30,12 +30,14 @@ __all__ = [
     "build_untrained",
     "compose",
     "documentation",
+    "documented",
     "experiment_names",
     "find_experiment",
     "known_keys",
     "make_options",
     "mirror",
     "open_section",
+    "opened_experiment",
     "restore",
     "restore_run",
     "sections_of",

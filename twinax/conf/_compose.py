@@ -10,6 +10,7 @@ import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,34 @@ def compose(overrides: Sequence[str] = ()) -> Any:
     >>> compose(["env=grid", "trainer.mode=legacy"]).trainer.mode
     'torch'
     """
-    experiment, rest = _choose_experiment(overrides)
-    experiment = experiment.opened(_named_code(rest, experiment))
+    experiment, (_, rest) = opened_experiment(overrides), _choose_experiment(overrides)
     choices, values = sort_overrides(rest, experiment)
     return _finish(set_values(_compose_groups(experiment, choices), values, experiment))
+
+
+def opened_experiment(overrides: Sequence[str] = ()) -> Experiment:
+    """The experiment that settings choose, with the choices that somebody's code makes for them."""
+    experiment, rest = _choose_experiment(overrides)
+    return experiment.opened(_named_code(rest, experiment))
+
+
+def documented(overrides: Sequence[str]) -> list[tuple[str, str, Any, str]]:
+    """(section, key, value, sentence) for every key that a run with these settings has.
+
+    >>> [value for _, key, value, _ in documented(["env=grid", "env.side=5"]) if key == "env.side"]
+    [5]
+    """
+    experiment, config = opened_experiment(overrides), compose(overrides)
+    chosen = {
+        name: replace(group, default=getattr(config, name).name) for name, group in experiment.groups.items()
+    }  # a key of several choices has the sentence of the one that is chosen
+    missing = object()
+    rows = []
+    for section, key, _, sentence in _keys.documentation(replace(experiment, groups=chosen)):
+        value = functools.reduce(lambda node, name: getattr(node, name, missing), key.split("."), config)
+        if value is not missing:
+            rows.append((section, key, value, sentence))
+    return rows
 
 
 def restore_run(run: Path | str, overrides: Sequence[str] = (), trust: bool = False) -> Any:

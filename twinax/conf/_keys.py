@@ -59,7 +59,7 @@ def documentation(experiment: Experiment) -> list[tuple[str, str, Any, str]]:
             name = key.removeprefix(prefix)
             if "." not in name:
                 chosen = f"Name of the choice that {prefix.rstrip('.')}=NAME makes." if name == "name" else ""
-                sentence = sentences.get(name) or chosen
+                sentence = " ".join((sentences.get(name) or chosen).split())  # where lines end in the source
                 rows.setdefault(key, (prefix.rstrip("."), key, value, sentence))
     return list(rows.values())
 
@@ -108,7 +108,8 @@ def _sentences(section: type) -> dict[str, str]:
     for base in filter(dataclasses.is_dataclass, reversed(section.__mro__)):
         own = {field.name for field in dataclasses.fields(base)}
         # A mirrored section has its text in the library, perhaps in several classes there, of which it may lack fields.
-        written = base.__dict__["options"].__mro__ if "options" in base.__dict__ else (base,)
+        made_of = base.__dict__.get("options")
+        written = made_of.__mro__ if isinstance(made_of, type) else (base,)
         for kind in (one for one in reversed(written) if dataclasses.is_dataclass(one)):
             sentences |= {name: text for name, text in _written_under(kind).items() if name in own}
     return sentences
@@ -118,7 +119,11 @@ def _written_under(kind: Any) -> dict[str, str]:
     """Field name to the string under it in the source, or in `sentences` of a section that was made otherwise."""
     if "sentences" in kind.__dict__:
         return kind.__dict__["sentences"]
-    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0].body  # type: ignore[attr-defined]
+    try:
+        source = inspect.getsource(kind)
+    except OSError:  # made while a program runs, as somebody's code and sections of functions are
+        return {}
+    body = ast.parse(textwrap.dedent(source)).body[0].body  # type: ignore[attr-defined]
     return {
         field.target.id: inspect.cleandoc(ast.literal_eval(text.value))
         for field, text in itertools.pairwise(body)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from twinax import conf, tree
+from twinax import conf, console, tree
 from twinax.arguments import checked
 from twinax.deploy._run import LoadedRun
 from twinax.errors import TwinaxError
@@ -48,7 +47,7 @@ def load(
     """
     directory = RunDirectory(Path(run))
     directory.must_exist()
-    warn = warn or _warn
+    warn = warn or console.warn
     if problem is not None and overrides:
         raise TwinaxError(f"settings such as {overrides[0]} build a problem, and one was given; leave either out")
     left_out: list[str] = []
@@ -90,7 +89,3 @@ def _like(problem: Problem, options: TrainOptions) -> State:
         return x if options.seeds == 1 else np.broadcast_to(x, (options.seeds, *x.shape))
 
     return tree.map_leaves(leaf, problem.init(options.seed))
-
-
-def _warn(sentence: str) -> None:
-    print(f"warning: {sentence}", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ import torch
 from twinax.bridge import ParameterSync, to_jax
 from twinax.engines._threads import one_torch_thread
 from twinax.engines.jax_engine import make_update, time_gradients
-from twinax.engines.torch_engine import TorchEngine, to_arrays
+from twinax.engines.torch_engine import TorchEngine, seconds_of_laps, to_arrays
 from twinax.optimizer import Moments
 from twinax.problem import Loss, Metrics, Problem, State
 from twinax.train_options import TrainOptions
@@ -104,28 +105,25 @@ class HybridEngine(TorchEngine):
             return self._crossing_phases(repeats)
 
     def _crossing_phases(self, repeats: int) -> dict[str, float]:
-        kept = self.state()
-        inputs = self._inputs()
+        kept, inputs = self.state(), self._inputs()
         self._take_rates()
-        program = self._program(self.problem.loss)
-        times: dict[str, list[float]] = {name: [] for name in ("sample", "convert", "step", "push")}
-        for k in range(repeats + 3):
-            marks = [time.perf_counter()]
-            draws = self._draws(int(self._state.step) + k)
-            _, batch = self.problem.collect(self._state, draws, inputs)
-            marks.append(time.perf_counter())
+        program, batch = self._program(self.problem.loss), None
+
+        def laps(k: int) -> Iterator[None]:
+            nonlocal batch
+            _, batch = self.problem.collect(self._state, self._draws(int(self._state.step) + k), inputs)
+            yield
             batch = to_jax(batch, narrow="allow")
-            marks.append(time.perf_counter())
+            yield
             self._trained, _ = program(self._trained, batch, self._rates)
             jax.block_until_ready(self._trained)
-            marks.append(time.perf_counter())
+            yield
             self._sync.push(self._trees()[0])
-            marks.append(time.perf_counter())
-            for name, a, b in zip(times, marks[:-1], marks[1:], strict=True):
-                times[name].append(b - a)
+            yield
+
+        sample, convert, step, push = seconds_of_laps(laps, repeats)
         loss, both, _ = time_gradients(self.problem, self._trees()[0], batch, repeats)
         self._load(kept)
-        sample, convert, step, push = (float(np.mean(values[3:])) for values in times.values())
         # One program does all three; the parts are timed on their own and the optimizer is what remains.
         return {
             "sample": sample,

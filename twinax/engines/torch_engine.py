@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -231,21 +231,27 @@ class TorchEngine(Engine):
         return to_tensors(arrays, self.device)
 
     def _phases(self, repeats: int) -> dict[str, float]:
-        kept = self.state()
-        inputs = self._inputs()
-        times: dict[str, list[float]] = {name: [] for name in ("sample", "loss", "backward", "optimizer")}
-        for k in range(repeats + 3):
-            marks = [time.perf_counter()]
-            draws = self._draws(int(self._state.step) + k)
-            _, batch = self.problem.collect(self._state, draws, inputs)
-            marks.append(time.perf_counter())
+        kept, inputs = self.state(), self._inputs()
+
+        def laps(k: int) -> Iterator[None]:
+            _, batch = self.problem.collect(self._state, self._draws(int(self._state.step) + k), inputs)
+            yield
             value, _ = self.problem.loss(self._state.networks, self.problem.compile.prepare(batch))
-            marks.append(time.perf_counter())
+            yield
             self._update.differentiate(value)
-            marks.append(time.perf_counter())
+            yield
             self._update.apply()
-            marks.append(time.perf_counter())
-            for name, a, b in zip(times, marks[:-1], marks[1:], strict=True):
-                times[name].append(b - a)
+            yield
+
+        times = seconds_of_laps(laps, repeats)
         self._load(kept)
-        return {name: float(np.mean(values[3:])) for name, values in times.items()}
+        return dict(zip(("sample", "loss", "backward", "optimizer"), times, strict=True))
+
+
+def seconds_of_laps(laps: Callable[[int], Iterator[None]], repeats: int) -> list[float]:
+    """Mean seconds of each part of what is done again and again, from yield to yield; the first three times warm up."""
+    times = []
+    for k in range(repeats + 3):
+        marks = [time.perf_counter(), *(time.perf_counter() for _ in laps(k))]
+        times.append(np.diff(marks))
+    return np.mean(times[3:], 0).tolist()

@@ -1,5 +1,7 @@
 """Worlds: their rules as arrays in, arrays out, for every framework."""
 
+from twinax.envs._bit_modes import BitModes
+from twinax.envs._bit_sequences import BitSequences
 from twinax.envs._black_box import BlackBox
 from twinax.envs._brax_checks import check_brax_env
 from twinax.envs._brax_world import BraxWorld
@@ -8,8 +10,11 @@ from twinax.envs._classic_cars import MountainCar, MountainCarContinuous
 from twinax.envs._classic_poles import Acrobot, CartPole, Pendulum
 from twinax.envs._cleanup import Cleanup
 from twinax.envs._control import Actions, Box, Control, Discrete, Moved, Restarting
+from twinax.envs._dag import DAG, DAGState
+from twinax.envs._dag_rewards import BGe, LinearGaussian
 from twinax.envs._enumeration import Enumeration, TooManyStates, enumerate_states
 from twinax.envs._environment import Environment
+from twinax.envs._frozen_array import FrozenArray
 from twinax.envs._grid_rewards import Corners, GridReward, Uniform
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
@@ -17,6 +22,10 @@ from twinax.envs._hypergrid import GridState, Hypergrid
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
+from twinax.envs._rna_binding import RNABinding
+from twinax.envs._sequence_rules import SequenceRules, SequenceState
+from twinax.envs._sequences import DoubledLetters, Sequences
+from twinax.envs._tabulated import QM9Small, Tabulated, TFBind8
 from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs.biped import Biped, make_biped
 from twinax.envs.checking import EnvReport, check_env
@@ -26,6 +35,7 @@ from twinax.envs.world import World
 __all__ = [
     "CLASSIC",
     "CONTROLS",
+    "DAG",
     "ENVIRONMENTS",
     "MAZES",
     "PROBES",
@@ -33,7 +43,10 @@ __all__ = [
     "WORLDS",
     "Acrobot",
     "Actions",
+    "BGe",
     "Biped",
+    "BitModes",
+    "BitSequences",
     "BlackBox",
     "Box",
     "BraxWorld",
@@ -41,24 +54,35 @@ __all__ = [
     "Cleanup",
     "Control",
     "Corners",
+    "DAGState",
     "Discrete",
+    "DoubledLetters",
     "Enumeration",
     "EnvReport",
     "Environment",
     "Feature",
+    "FrozenArray",
     "GridReward",
     "GridState",
     "GymnasiumWorld",
     "GymnaxWorld",
     "Hypergrid",
+    "LinearGaussian",
     "MazeState",
     "MountainCar",
     "MountainCarContinuous",
     "Moved",
     "Pendulum",
     "PointMaze",
+    "QM9Small",
+    "RNABinding",
     "Reference",
     "Restarting",
+    "SequenceRules",
+    "SequenceState",
+    "Sequences",
+    "TFBind8",
+    "Tabulated",
     "TooManyStates",
     "TreasureHunt",
     "Uniform",

@@ -56,16 +56,14 @@ class BraxWorld(Control):
         label = type(env).__name__ if self.env is not None else self.id
         shapes = check_brax_env(env)
         size = _row_size(label, shapes.obs, self.observation)
-        fields = {
-            "env": env,
-            "label": label,
-            "_shapes": shapes,
-            "observation_size": size,
-            "_critic_size": _row_size(label, shapes.obs, self.critic) if self.critic else size,
-            "actions": Box((-1.0,) * env.action_size, (1.0,) * env.action_size),
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(
+            env=env,
+            label=label,
+            _shapes=shapes,
+            observation_size=size,
+            _critic_size=_row_size(label, shapes.obs, self.critic) if self.critic else size,
+            actions=Box((-1.0,) * env.action_size, (1.0,) * env.action_size),
+        )
 
     @property
     def name(self) -> str:  # type: ignore[override]

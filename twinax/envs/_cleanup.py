@@ -15,7 +15,7 @@ from twinax.arguments import checked
 from twinax.envs.world import EMPTY, WALL, World, constant, put
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
-from twinax.ranges import check_counts, check_finite, check_shares, is_number
+from twinax.ranges import check_counts, check_finite, check_range
 from twinax.types import Array, Float, Int
 
 RIVER, POLLUTION, GRASS, APPLE, CLEAN_BEAM, ZAP_BEAM, ZAPPED, AGENT = range(4, 12)
@@ -93,9 +93,8 @@ class Cleanup(World):
                 f"{self.river_rows} rows of river and {self.orchard_rows} of orchard do not fit into the "
                 f"{self.height - 2} rows within the walls; make the world higher"
             )
-        check_shares(self, ("pollution_prob", "initial_pollution", "apple_prob"))
-        if not (is_number(self.threshold) and 0 < self.threshold <= 1):
-            raise TwinaxError(f"threshold is {self.threshold!r}; it must be above 0 and at most 1")
+        check_range(self, "between 0 and 1", "pollution_prob", "initial_pollution", "apple_prob")
+        check_range(self, "above 0 and at most 1", "threshold")
         check_finite(self, ("apple_value",))
 
     @property

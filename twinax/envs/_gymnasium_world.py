@@ -77,16 +77,14 @@ class GymnasiumWorld(Restarting):
             own = one.spec.max_episode_steps if one.spec is not None else None
         finally:
             one.close()
-        fields = {
-            "label": label,
-            "time_limit": self.time_limit or own or 0,
-            "observation_size": size,
-            "actions": actions,
-            "_some": partial(Copies, label, make, self.processes, size, to_env),
-            "_filmed": partial(Filmed, make=make, to_env=to_env),
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(
+            label=label,
+            time_limit=self.time_limit or own or 0,
+            observation_size=size,
+            actions=actions,
+            _some=partial(Copies, label, make, self.processes, size, to_env),
+            _filmed=partial(Filmed, make=make, to_env=to_env),
+        )
 
     @property
     def name(self) -> str:  # type: ignore[override]

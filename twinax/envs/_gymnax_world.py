@@ -72,17 +72,15 @@ class GymnaxWorld(Control):
         own, endless = 0, given
         if "max_steps_in_episode" in known:
             own, endless = int(given.max_steps_in_episode), given.replace(max_steps_in_episode=NEVER)
-        fields = {
-            "env": env,
-            "label": label,
-            "time_limit": self.time_limit or own,
-            "observation_size": _row_size(label, env, given, self.flatten),
-            "actions": _actions(label, env.action_space(given)),
-            "_given": given,
-            "_endless": endless,
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(
+            env=env,
+            label=label,
+            time_limit=self.time_limit or own,
+            observation_size=_row_size(label, env, given, self.flatten),
+            actions=_actions(label, env.action_space(given)),
+            _given=given,
+            _endless=endless,
+        )
 
     @property
     def name(self) -> str:  # type: ignore[override]

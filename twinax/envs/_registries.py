@@ -16,8 +16,25 @@ from twinax.envs._treasurehunt import TreasureHunt
 from twinax.envs.world import World
 from twinax.registry import Registry
 
-_ENVIRONMENTS: dict[str, type[Environment]] = {"hypergrid": Hypergrid}
-_REWARDS: dict[str, type] = {"uniform": Uniform, "corners": Corners, "bands": GridReward}
+_ENVIRONMENTS: dict[str, type[Environment] | str] = {
+    "hypergrid": Hypergrid,
+    "sequences": "twinax.envs._sequences:Sequences",
+    "bitseq": "twinax.envs._bit_sequences:BitSequences",
+    "table": "twinax.envs._tabulated:Tabulated",
+    "tfbind8": "twinax.envs._tabulated:TFBind8",
+    "qm9": "twinax.envs._tabulated:QM9Small",
+    "rna": "twinax.envs._rna_binding:RNABinding",
+    "dag": "twinax.envs._dag:DAG",
+}
+_REWARDS: dict[str, type | str] = {
+    "uniform": Uniform,
+    "corners": Corners,
+    "bands": GridReward,
+    "doubled_letters": "twinax.envs._sequences:DoubledLetters",
+    "bit_modes": "twinax.envs._bit_modes:BitModes",
+    "bge": "twinax.envs._dag_rewards:BGe",
+    "linear_gaussian": "twinax.envs._dag_rewards:LinearGaussian",
+}
 _WORLDS: dict[str, type[World]] = {"treasurehunt": TreasureHunt, "cleanup": Cleanup}
 _CONTROLS: dict[str, type[Control]] = {
     **CLASSIC,

@@ -15,7 +15,7 @@ from twinax.arguments import checked
 from twinax.envs.world import EMPTY, OUTSIDE, WALL, World, constant, put
 from twinax.errors import UnknownName
 from twinax.noise import Draw
-from twinax.ranges import check_finite, check_shares
+from twinax.ranges import check_finite, check_range
 from twinax.types import Array, Float, Int
 
 OBSERVATIONS = ("one_hot", "rgb")
@@ -61,7 +61,7 @@ class TreasureHunt(World):
             raise UnknownName("variant of the treasure hunt", self.variant, VARIANTS)
         if self.observation not in OBSERVATIONS:
             raise UnknownName("kind of observation", self.observation, OBSERVATIONS)
-        check_shares(self, ("spawn_prob",))
+        check_range(self, "between 0 and 1", "spawn_prob")
         check_finite(self, ("gem_value", "food_value", "bone_value"))
 
     @property

@@ -18,6 +18,7 @@ from twinax import ops, tree
 from twinax.arguments import checked
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
+from twinax.ranges import check_range
 from twinax.types import Array, Bool, Float, Int
 
 MAZES = {
@@ -91,8 +92,7 @@ class PointMaze:
         for label, low, high in (("friction", 0, 1), ("margin", 0, 0.4), ("radius", 0, math.inf)):
             if not low < getattr(self, label) <= high:
                 raise TwinaxError(f"{label} is {getattr(self, label)}; it must be above {low} and at most {high}")
-        if self.max_steps < 1:
-            raise TwinaxError(f"max_steps is {self.max_steps}; it must be at least 1")
+        check_range(self, "at least 1", "max_steps")
         if (self.distances < 0).any():
             a, b = (tuple(self.free[k].tolist()) for k in np.argwhere(self.distances < 0)[0])
             raise TwinaxError(f"no way leads from cell {a} to cell {b} of the maze")

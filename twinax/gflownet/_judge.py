@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,10 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax import ops, tree
+from twinax.envs import Environment
 from twinax.envs.state_rows import pick, size_of
 from twinax.gflownet import _exact, _metrics, objectives
+from twinax.gflownet._likelihood import likelihood_draws, log_probabilities
 from twinax.gflownet._metrics import Samples
 from twinax.gflownet._scores import score
 from twinax.gflownet._trajectories import forward_rollout, rollout_draws, undo_draws
@@ -36,6 +39,14 @@ TITLES = {
     "eubo": Title("EUBO", "Upper bound of log Z from backward trajectories."),
     "modes_found": Title("Modes found", "Different modes that were ever sampled.", tile=True),
     "top_k_reward": Title("Top-k reward", "Mean reward of the best distinct objects in the store."),
+    "top_k_diversity": Title("Top-k diversity", "Mean distance between two of the best distinct objects."),
+    "modes_apart": Title("Modes apart", "High rewards in the store that are far from one another."),
+    "test_pearson": Title(
+        "Held-out correlation", "Pearson, of log-probability and log-reward over a fixed set; 1 is perfect.", tile=True
+    ),
+    "test_spearman": Title("Held-out rank correlation", "Spearman, over the same set; 1 is perfect."),
+    "test_error": Title("Noise of the held-out set", "Mean relative standard error of its estimated probabilities."),
+    "reward_accuracy": Title("Reward accuracy", "Expected reward in percent of the target's, at most 100."),
     "reward_correlation": Title(
         "Reward correlation", "Between log-probability and log-reward; 1 is perfect.", tile=True
     ),
@@ -65,14 +76,22 @@ class Judging:
         if (self.problem.graph is not None) if states is None else states <= limit:
             draws["target"] = Draw((number,))
             draws["undo"] = undo_draws(self.problem.env, number)
+        elif (test := self._test_states) is not None:
+            draws["test"] = likelihood_draws(self.problem.env, size_of(test), self.problem.metrics.rollouts)
         return draws
+
+    @property
+    def _test_states(self) -> Any:
+        """The world's held-out set, or a part of it."""
+        return _test_states(self.problem.env, self.problem.metrics.test_size)
 
     def tables(self) -> dict[str, Any]:
         constants = self.problem.env.constants()
         given = {"constants": constants} if constants else {}
         graph = self.problem.graph
         if graph is None:
-            return given
+            test = self._test_states
+            return given if test is None else {**given, "test": test}
         done = np.flatnonzero(graph.done)
         return {
             **given,
@@ -82,7 +101,7 @@ class Judging:
         }
 
     def measure(self, state: State, draws, tables) -> Metrics:
-        networks, env = state.networks, self.problem.env.given(tables.get("constants", {}))
+        networks, env = self.problem.judged(state), self.problem.env.given(tables.get("constants", {}))
 
         def logits(observation):
             return networks.policy(observation).forward_logits
@@ -99,13 +118,17 @@ class Judging:
             last = tables["cumulative"].shape[0] - 1
             index = ops.clip(ops.searchsorted(tables["cumulative"], ops.cast(draws["target"], "float32")), 0, last)
             objects = tree.map_leaves(lambda x: ops.take(x, ops.cast(index, "int32")), tables["objects"])
-            back = undo(env, networks, self.problem.policy.backward, objects, draws["undo"])
-            measured["eubo"] = objectives.log_z_estimates(estimates(back))
+            walks = undo(env, networks, self.problem.policy.backward, objects, draws["undo"])
+            measured["eubo"] = objectives.log_z_estimates(estimates(walks))
 
             def probabilities(states):
                 return ops.softmax(logits(env.observe(states)), env.forward_mask(states))
 
             measured["probabilities"] = ops.map_rows(probabilities, tables["states"], TILE)
+        elif "test" in tables:
+            kind = self.problem.policy.backward
+            log_p, error = log_probabilities(env, networks, kind, tables["test"], draws["test"])
+            measured |= {"test_log_p": log_p, "test_error": error}
         return measured
 
     def summarise(self, measured: Mapping[str, Any]) -> Metrics:
@@ -116,14 +139,20 @@ class Judging:
         metrics: Metrics = {
             "log_z": float(measured["log_z"]),
             "elbo": float(np.mean(measured["elbo"])),
-            "top_k_reward": _metrics.top_k_reward(env, objects, self.problem.metrics.top_k),
+            **_metrics.top_k(env, objects, self.problem.metrics.top_k),
         }
         if env.num_modes:
             metrics["modes_found"] = int(measured["modes"].sum())
         known = env.log_partition if graph is None else graph.log_z
         if known is not None:
             metrics["log_z_error"] = metrics["log_z"] - known
+        if self.problem.metrics.mode_reward:
+            metrics["modes_apart"] = _metrics.modes_apart(env, objects, self.problem.metrics)
         if graph is None:
+            if "test_log_p" in measured:
+                log_reward = np.asarray(env.log_reward(self._test_states), np.float64)
+                metrics |= _metrics.held_out_correlations(np.asarray(measured["test_log_p"], np.float64), log_reward)
+                metrics["test_error"] = float(np.mean(measured["test_error"]))
             fresh = measured["fresh"]
             return {**metrics, **env.measures(fresh, np.full(size_of(fresh), 1 / size_of(fresh)))}
         exact, learned = _metrics.exact_metrics(graph, measured["probabilities"])
@@ -132,6 +161,10 @@ class Judging:
         metrics |= exact
         done = np.flatnonzero(graph.done)
         metrics |= env.measures(pick(graph.states, done), learned[done])
+        with np.errstate(divide="ignore"):
+            log_learned = np.log(np.maximum(learned[done], np.finfo(np.float64).tiny))
+        metrics |= _metrics.held_out_correlations(log_learned, graph.log_reward[done])
+        metrics["reward_accuracy"] = _metrics.reward_accuracy(graph, learned)
         metrics |= {
             "eubo": float(np.mean(measured["eubo"])),
             "sampled_total_variation": _exact.total_variation(sampled, target),
@@ -142,3 +175,11 @@ class Judging:
             if (picture := env.picture(graph.states, distribution)) is not None:
                 metrics[f"picture/{name}"] = picture
         return metrics
+
+
+@functools.lru_cache(maxsize=8)
+def _test_states(env: Environment, size: int) -> Any:
+    states = env.test_states(0) if size else None
+    if states is None or size_of(states) <= size:
+        return states
+    return pick(states, np.sort(np.random.default_rng(0).permutation(size_of(states))[:size]))

@@ -14,6 +14,7 @@ from twinax.envs.state_rows import equal, pick, show, size_of
 from twinax.errors import TwinaxError
 from twinax.gflownet._trajectories import backward_rollout, undo_draws
 from twinax.noise import numpy_draws
+from twinax.npz_files import read_npz
 
 AT_ONCE = 1024
 """Objects that are walked back side by side."""
@@ -46,19 +47,13 @@ def known_objects(env: Environment, path: str | Path) -> Any:
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     try:
-        with open(path, "rb") as opened:  # numpy leaves what it cannot read open
-            file: Any = np.load(opened, allow_pickle=False)
-            if isinstance(file, np.ndarray):
-                _refuse(path, "it holds one array without a name; save arrays by name with numpy.savez")
-            return {name: file[name] for name in file.files}
+        return read_npz(path)
     except FileNotFoundError as error:
         raise TwinaxError(f"replay.file={path} is not there") from error
-    except (OSError, ValueError, EOFError) as error:
-        _refuse(path, " ".join(str(error).split()), error)
-    except Exception as error:  # zipfile's and zlib's own
-        if type(error).__module__.partition(".")[0] not in ("zipfile", "zlib"):
-            raise
-        _refuse(path, " ".join(str(error).split()), error)
+    except OSError as error:
+        raise TwinaxError(f"replay.file={path} cannot be read: {error.strerror}") from error
+    except TwinaxError as error:  # which begins with the path
+        raise TwinaxError(f"replay.file={error}") from error
 
 
 def _by_name(env: Environment, arrays: dict[str, np.ndarray], path: str | Path) -> Any:

@@ -32,13 +32,25 @@ class MetricOptions:
     """Fresh trajectories of an evaluation, for the ELBO, the EUBO and the reward correlation."""
     top_k: int = 10
     """How many of the best distinct objects in the store the top-k reward is the mean of."""
+    test_size: int = 1000
+    """Objects of the world's held-out set whose learned log-probabilities are compared with log-rewards, where the
+    world has such a set and is too large for exact metrics; 0 for none."""
+    rollouts: int = 10
+    """Backward trajectories from which the probability of each held-out object is estimated."""
+    mode_reward: float = 0.0
+    """Reward from which an object in the store may count as a mode of its own; 0 counts no such modes."""
+    mode_distance: float = 1.0
+    """Distance that two such modes have at least; worlds say what a distance is."""
     exact_limit: int = 2_000_000
     """Largest number of states of a world that gets exact metrics; 0 means that none does."""
 
     def __post_init__(self):
-        for name in ("fifo", "samples", "top_k"):
+        for name in ("fifo", "samples", "top_k", "rollouts"):
             if getattr(self, name) < 1:
                 raise TwinaxError(f"metrics.{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("test_size", "mode_reward", "mode_distance"):
+            if not 0 <= getattr(self, name) < np.inf:
+                raise TwinaxError(f"metrics.{name} is {getattr(self, name)}; it must be finite and not negative")
         if self.exact_limit < 0:
             raise TwinaxError(
                 f"metrics.exact_limit is {self.exact_limit}; it must be a number of states, or 0 for no exact metrics"
@@ -129,11 +141,32 @@ def sampled_distribution(graph: Enumeration, objects: Any) -> np.ndarray:
     return counts / max(counts.sum(), 1)
 
 
-def top_k_reward(env: Environment, objects: Any, k: int) -> float:
-    """Mean reward of the k best distinct objects in the store."""
+def top_k(env: Environment, objects: Any, k: int) -> dict[str, float]:
+    """Mean reward of the k best distinct objects in the store, and the mean distance between two of them."""
     if not size_of(objects):
-        return float("nan")
-    return float(np.exp(best_distinct(env, objects, k)[1]).mean())
+        return {"top_k_reward": float("nan"), "top_k_diversity": float("nan")}
+    best, log_rewards = best_distinct(env, objects, k)
+    return {"top_k_reward": float(np.exp(log_rewards).mean()), "top_k_diversity": diversity(env, best)}
+
+
+def diversity(env: Environment, states: Any) -> float:
+    """Mean distance between two different places of a batch; nan where there is only one."""
+    number, seen = size_of(states), env.objects(states)
+    return float(np.triu(env.distance(seen, seen), 1).sum() / (number * (number - 1) / 2)) if number > 1 else np.nan
+
+
+def modes_apart(env: Environment, objects: Any, options: MetricOptions) -> int:
+    """How many objects of at least `mode_reward` lie `mode_distance` apart, taken greedily, the best first."""
+    if not size_of(objects):
+        return 0
+    distinct, log_rewards = best_distinct(env, objects, size_of(objects))
+    enough = int((log_rewards >= np.log(options.mode_reward) - 1e-6).sum())
+    seen, kept = env.objects(pick(distinct, np.arange(enough))), []
+    for row in range(enough):
+        one = pick(seen, np.array([row]))
+        if not kept or env.distance(pick(seen, np.array(kept)), one).min() >= options.mode_distance:
+            kept.append(row)
+    return len(kept)
 
 
 def best_distinct(env: Environment, objects: Any, k: int) -> tuple[Any, np.ndarray]:
@@ -150,3 +183,23 @@ def correlation(a: np.ndarray, b: np.ndarray) -> float:
     a, b = a - a.mean(), b - b.mean()
     scale = np.sqrt((a * a).sum() * (b * b).sum())
     return float((a * b).sum() / scale) if scale > 0 else float("nan")
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """Places in ascending order, from 1; equal values share the mean of theirs."""
+    _, place, number = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(number) - (number - 1) / 2)[place.reshape(-1)]
+
+
+def held_out_correlations(log_probability: np.ndarray, log_reward: np.ndarray) -> dict[str, float]:
+    """Pearson's coefficient of logarithms, and Spearman's, over a fixed set of objects."""
+    return {
+        "test_pearson": correlation(log_probability, log_reward),
+        "test_spearman": correlation(ranks(log_probability), ranks(log_reward)),
+    }
+
+
+def reward_accuracy(graph: Enumeration, learned: np.ndarray) -> float:
+    """The expected reward of a policy in percent of that of the target; more than all counts as all."""
+    reward = np.where(graph.done, np.exp(graph.log_reward - graph.log_reward[graph.done].max()), 0.0)
+    return float(100 * min(1.0, (learned @ reward) / (graph.target_distribution @ reward)))

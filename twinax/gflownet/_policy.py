@@ -95,7 +95,7 @@ class SeparatePolicy(eqx.Module):
 
 
 class Headed(eqx.Module):
-    """A network of one's own whose columns are forward logits, then backward logits, then log-flow."""
+    """A network other than ours of layers, whose columns are forward logits, then backward logits, then log-flow."""
 
     network: Any
     sizes: tuple[int, int, int] = eqx.field(static=True)
@@ -107,6 +107,25 @@ class Headed(eqx.Module):
     def acting(self) -> Headed:
         """The same laid out for a rollout, if the network knows how."""
         return Headed(self.network.acting(), self.sizes) if hasattr(self.network, "acting") else self
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether it can read sequences token by token, with `start` and `step`, and all their prefixes at once."""
+        return bool(getattr(self.network, "one_by_one", False))
+
+    def start(self, rows: int, length: int) -> Any:
+        """What `step` remembers before the first token: of `rows` sequences of at most `length` tokens."""
+        return self.network.start(rows, length)
+
+    def step(self, cache: Any, token: Any) -> tuple[Outputs, Any]:
+        """What it says after one more token of each sequence, as of all it shows, and what it then remembers."""
+        out, cache = self.network.step(cache, token)
+        return split_heads(out, self.sizes), cache
+
+    def prefixes(self, observation: Any) -> Outputs:
+        """What it says of every prefix of whole sequences, from one pass: entry [:, t] is that of the first t + 1
+        tokens."""
+        return split_heads(self.network.prefixes(observation), self.sizes)
 
 
 def split_heads(out: Array, sizes: tuple[int, int, int]) -> Outputs:
@@ -135,10 +154,17 @@ def init_networks(
     log_z: np.ndarray | None,
     network: NetworkFactory | None = None,
 ) -> Networks:
-    """Fresh networks with NumPy leaves."""
+    """Fresh networks with NumPy leaves: what `network` makes or names, by default what suits the world."""
+    if network is None:
+        network = env.default_network
+        if network != "mlp" and (given := _of_layers(options)):
+            raise TwinaxError(
+                f"policy.{given} is an option of an MLP, but the network that suits {type(env).__name__} is {network}; "
+                f"ask for an MLP with policy.network=mlp, network='mlp' in Python, or leave policy.{given} out"
+            )
     backward = env.num_backward_actions if options.backward == "learned" else 0
     sizes = (env.num_actions, backward, int(flow))
-    if network is not None:
+    if network != "mlp":
         return Networks(make_headed(rng, env, network, sizes), log_z)
 
     def mlp(outputs: int) -> MLP:
@@ -152,12 +178,20 @@ def init_networks(
     return Networks(SeparatePolicy(forward, back, state_flow), log_z)
 
 
+def _of_layers(options: PolicyOptions) -> str | None:
+    """The first option that somebody gave and that is of our layers alone."""
+    plain = PolicyOptions()
+    names = ("hidden", "activation", "shared")
+    return next((name for name in names if getattr(options, name) != getattr(plain, name)), None)
+
+
 def make_headed(
     rng: np.random.Generator, env: Environment, network: NetworkFactory, sizes: tuple[int, int, int]
 ) -> Headed:
-    """A network of one's own, tried once: what it gives for the source has to be what was asked for."""
+    """A network by its name or of one's own, tried once: what it gives for the source has to be what was asked for."""
     heads = {"forward": sizes[0], "backward": sizes[1], "flow": sizes[2]}
-    spec = NetworkSpec("policy", env.observe(env.reset(1)), heads)
+    shapes = {"forward": env.action_shape} if len(env.action_shape) > 1 else {}
+    spec = NetworkSpec("policy", env.observe(env.reset(1)), heads, shapes)
     made, out = make_own(network, rng, spec, Outputs)
     if isinstance(out, Outputs):
         shapes = {"forward_logits": (1, sizes[0]), "backward_logits": (1, sizes[1]), "log_flow": (1,)}

@@ -26,13 +26,14 @@ from twinax.gflownet._metrics import MetricOptions, Samples
 from twinax.gflownet._policy import Networks, PolicyOptions, init_networks
 from twinax.gflownet._replay import Replay, ReplayOptions, first_replay
 from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
+from twinax.gflownet._targets import TargetOptions
 from twinax.gflownet._trajectories import Given, Trajectories, forward_rollout, rollout_draws
 from twinax.gflownet._use import Using
 from twinax.networks import NetworkFactory
 from twinax.noise import Draw, below
 from twinax.optimizer import Optimizer
 from twinax.parts import Compile, Judge, Present, Prove, Unit, Use
-from twinax.problem import Inputs, Problem, State, Terms, two_results
+from twinax.problem import Inputs, Metrics, Problem, State, Terms, Update, two_results
 from twinax.recipe import remembered
 
 DESCRIBED = 20_000
@@ -65,6 +66,8 @@ class GFlowNet(Problem):
     """Initial values of the parameters whose sum is log Z."""
     network: NetworkFactory | None = None
     """What makes a policy network of one's own; None: an MLP as `policy` says."""
+    targets: TargetOptions = TargetOptions()
+    """How slower networks follow the trained ones."""
     replay: ReplayOptions = ReplayOptions()
     """What is remembered of finished objects and trained on again."""
 
@@ -122,7 +125,7 @@ class GFlowNet(Problem):
         networks = init_networks(rng, self.env, self.policy, "log_flow" in self.needs, log_z, self.network)
         return State(
             networks=networks,
-            targets=None,
+            targets=self.targets.init(networks, self.objective.prior),
             carry=dataclasses.replace(
                 Samples.empty(self.env, self.metrics.fifo, self.batch_size),
                 replay=jtu.tree_map(np.copy, self._first_replay),
@@ -155,29 +158,34 @@ class GFlowNet(Problem):
         own = {name: numbers[0] for name, numbers in below(draws, "replay").items()}
         return carry, self._lesson(dataclasses.replace(state, carry=carry), fresh, own, inputs)[0]
 
-    def step(self, state: State, draws, inputs: Inputs, update) -> tuple[State, dict[str, Any]]:
-        if not self.replay.batch_size:
-            return super().step(state, draws, inputs, update)
+    def step(self, state: State, draws, inputs: Inputs, update: Update) -> tuple[State, Metrics]:
+        before = state.step
+        learn = self._learn if self.replay.batch_size else super().step
+        state, log = learn(state, draws, inputs, update)
+        return dataclasses.replace(state, targets=self.targets.moved(state.targets, state.networks, before)), log
+
+    def _learn(self, state: State, draws, inputs: Inputs, update: Update) -> tuple[State, Metrics]:
+        """Fresh trajectories, and updates with objects of the replay beside them."""
         carry, fresh = self._act(state, draws, inputs)
 
-        def learn(state: State, own):
+        def once(state: State, own):
             batch, slots = self._lesson(state, fresh, own, inputs)
             carry = state.carry
-            state, terms = update(state, self.loss, batch)
-            if "error" in terms:
-                errors = terms.pop("error")[-self.replay.batch_size :]
+            state, log = update(state, self.loss, batch)
+            if "error" in log:
+                errors = log.pop("error")[-self.replay.batch_size :]
                 carry = dataclasses.replace(carry, replay=carry.replay.weighed(slots, errors))
-            return dataclasses.replace(state, carry=carry), terms
+            return dataclasses.replace(state, carry=carry), log
 
-        state, terms = ops.scan(learn, dataclasses.replace(state, carry=carry), below(draws, "replay"))
-        return state, {name: ops.mean(values, 0) for name, values in terms.items()}
+        state, log = ops.scan(once, dataclasses.replace(state, carry=carry), below(draws, "replay"))
+        return state, {name: ops.mean(values, 0) for name, values in log.items()}
 
     def _act(self, state: State, draws, inputs: Inputs) -> tuple[Samples, Trajectories | None]:
         """Fresh trajectories, whose objects are stored; none where all comes from a file."""
         if not self.batch_size:
             return state.carry, None
         policy = state.networks.policy.acting()
-        given = self._given(inputs)
+        given = self._given(state, inputs)
         env = self.env.given(given.constants)
         fresh = forward_rollout(
             env,
@@ -192,11 +200,15 @@ class GFlowNet(Problem):
             carry = dataclasses.replace(carry, replay=carry.replay.add(self.replay, env, fresh.last))
         return carry, dataclasses.replace(fresh, given=given)
 
-    def _given(self, inputs: Inputs) -> Given:
-        return Given(inputs.data.get("constants", {}))
+    def _given(self, state: State, inputs: Inputs) -> Given:
+        return Given(inputs.data.get("constants", {}), state.targets)
 
     def _lesson(self, state: State, fresh: Trajectories | None, own, inputs: Inputs) -> tuple[Trajectories, Any]:
-        return lesson(self.env, state, self.replay, self.policy, fresh, own, self._given(inputs))
+        return lesson(self.env, state, self.replay, self.policy, fresh, own, self._given(state, inputs))
+
+    def judged(self, state: State) -> Networks:
+        """The networks that evaluations and samples use."""
+        return (state.targets or {}).get("ema", state.networks)
 
     def scores(self, networks: Networks, batch: Trajectories | Visited, size: int | None = None) -> Scores:
         """The log-probabilities that the objective is made of."""
@@ -253,6 +265,7 @@ class GFlowNet(Problem):
             describe=self._describe,
             sources=(*self.env.files, *files),
             tables=Using(self).tables,
+            drawings=Using(self).drawings,
         )
 
     @property
@@ -282,6 +295,7 @@ def problem(
     metrics: MetricOptions | None = None,
     log_z: tuple[float, ...] = (0.0,),
     network: NetworkFactory | None = None,
+    targets: TargetOptions | None = None,
     replay: ReplayOptions | None = None,
 ) -> GFlowNet:
     """A GFlowNet on an environment.
@@ -289,8 +303,8 @@ def problem(
     An `objective` is a name, or an object with options of its own. A `reward` takes the place of the environment's own:
     a record with `log_reward(env, state)`, or any callable (a function, a `torch.nn.Module`, a model's `predict`) that
     gives one number for each object; see `tx.envs.BlackBox`. A `network` makes the policy, `(rng, spec) -> module`; see
-    `tx.networks.NetworkSpec`. A `replay` draws known objects beside the fresh trajectories of a step:
-    `replay=ReplayOptions(size=10_000, batch_size=16, priority="rank")`.
+    `tx.networks.NetworkSpec`. `targets` are slower copies of the networks. A `replay` draws known objects beside the
+    fresh trajectories of a step: `replay=ReplayOptions(size=10_000, batch_size=16, priority="rank")`.
 
     >>> from twinax.envs import Hypergrid
     >>> problem(Hypergrid(dim=2, side=8), "detailed_balance").objective.name
@@ -306,6 +320,7 @@ def problem(
         metrics=metrics or MetricOptions(),
         log_z=log_z,
         network=network,
+        targets=targets or TargetOptions(),
         replay=replay or ReplayOptions(),
     )
 

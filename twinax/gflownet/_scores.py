@@ -45,6 +45,12 @@ class Scores:
     """log of the summed edge flows out of state t, (time, batch)."""
     log_final_flow: Any = None
     """log flow into the state after action t if that ends the trajectory, (time, batch)."""
+    logit: Any = None
+    """The logit of each action taken, (time, batch)."""
+    target: Any = None
+    """The same scores by the target networks; None where there are none."""
+    prior: Any = None
+    """The same scores by the networks that training began with; None where the objective does not read them."""
 
     @property
     def terminal(self) -> Bool[Array, "time batch"]:
@@ -208,6 +214,15 @@ def score(
     visited = visit(env, trajectories, size) if isinstance(trajectories, Trajectories) else trajectories
     visited = visited if size is None else visited.head(size)
     env = env.given(visited.given.constants)
+    others = visited.given.targets or {}
+    slower = {
+        name: _score(env, others[name], visited, backward, needs) for name in ("target", "prior") if name in others
+    }
+    own = _score(env, networks, visited, backward, needs)
+    return dataclasses.replace(own, **slower) if slower else own
+
+
+def _score(env: Environment, networks: Networks, visited: Visited, backward: str, needs: frozenset[str]) -> Scores:
     states, valid = visited.states, visited.valid
     out = networks.policy(env.observe(states))
     logits = out.forward_logits
@@ -225,10 +240,13 @@ def score(
         fields["state_log_energy"] = visited.grid(ops.cast(env.log_energy(states), logits))
     if "log_pf_stop" in needs:
         fields["log_pf_stop"] = visited.grid(forward[..., env.num_actions - 1])
+    if "logit" in needs:
+        fields["logit"] = visited.grid(ops.take_along(logits, visited.action))
+    if "log_outflow" in needs or "log_inflow" in needs:
+        fields["log_outflow"] = visited.grid(ops.logsumexp(logits, -1, visited.forward_mask))
     if "log_inflow" in needs:
         inflow = _log_inflow(env, networks, states)
         fields["log_inflow"] = visited.grid(inflow)
-        fields["log_outflow"] = visited.grid(ops.logsumexp(logits, -1, visited.forward_mask))
         stop_flow = visited.grid(ops.take_along(logits, visited.action))
         fields["log_final_flow"] = stop_flow if env.stops else visited.next_grid(inflow)
     return Scores(

@@ -14,7 +14,7 @@ from twinax.gflownet._metrics import best_distinct, stored
 from twinax.gflownet._trajectories import forward_rollout, rollout_draws
 from twinax.noise import numpy_draws
 from twinax.objects import Objects
-from twinax.parts import Table
+from twinax.parts import Drawn, Picture, Table
 from twinax.problem import State
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ AT_ONCE = 1024
 
 LISTED = 10
 """Best objects in a report."""
+DRAWN = 8
+"""Those of them that are drawn."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,7 @@ class Using:
 
     def sample(self, state: State, number: int, seed: int) -> Objects:
         """The trained policy as it is: without exploration, by the draws of evaluations at steps 0, 1, 2, ..."""
-        env, policy = self.problem.env, state.networks.policy
+        env, policy = self.problem.env, self.problem.judged(state).policy
         parts = []
         for k, first in enumerate(range(0, number, AT_ONCE)):
             rows = min(AT_ONCE, number - first)
@@ -60,6 +62,19 @@ class Using:
         best = self.top_k(state, LISTED)
         rows = [(text, log_reward, float(np.exp(log_reward))) for text, log_reward in best]
         return {"Best objects": Table(("object", "log reward", "reward"), rows)}
+
+    def drawings(self, state: State) -> dict[str, Drawn]:
+        """The best objects as the world draws them."""
+        if not size_of(stored(state.carry)):
+            return {}
+        env = self.problem.env
+        best = self.top_k(state, DRAWN)
+        objects = env.objects(best.states)
+        images = {str(k): image for k in range(len(best)) if (image := env.draw(objects, k)) is not None}
+        labels = {name: f"log R {best.log_rewards[int(name)]:.4g}" for name in images}
+        if not images:
+            return {}
+        return {"best": Drawn(Picture("The best objects", "images", labels), images)}
 
     def shown(self, states: Any, log_rewards: np.ndarray) -> Objects:
         """States in human form."""

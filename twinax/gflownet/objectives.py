@@ -1,7 +1,7 @@
 """The objectives, as pure functions of log-probabilities: `loss, terms = objective(scores)`.
 
-All losses are plain mean squares (no factor 1/2). The parts of the terms add up to the loss and can be differentiated
-on their own; parity compares each.
+Losses are plain mean squares (no factor 1/2) unless they are given another function of a residual. The parts of the
+terms add up to the loss and can be differentiated on their own; parity compares each.
 """
 
 from __future__ import annotations
@@ -9,50 +9,60 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from twinax import ops
 from twinax.arguments import checked
 from twinax.errors import TwinaxError, UnknownName
+from twinax.gflownet._residuals import Residual, residual
 from twinax.gflownet._scores import Scores
 from twinax.problem import Terms
 from twinax.registry import Registry
 from twinax.types import Array, Float
 
 
-def trajectory_balance(s: Scores) -> tuple[Array, Terms]:
+def trajectory_balance(s: Scores, loss: Residual = ops.square) -> tuple[Array, Terms]:
     """(log Z + sum log P_F - log R - sum log P_B)^2, mean over trajectories."""
     residual = s.log_z + ops.sum(s.log_pf - s.log_pb, 0) - s.log_reward
-    return ops.mean(ops.square(residual)), Terms()
+    return ops.mean(loss(residual)), Terms()
 
 
-def detailed_balance(s: Scores) -> tuple[Array, Terms]:
-    """(log F(s) + log P_F - log F(s') - log P_B)^2 with F(x) = R(x) at the end, mean over transitions."""
+def detailed_balance(s: Scores, loss: Residual = ops.square, terminal_weight: float = 1.0) -> tuple[Array, Terms]:
+    """(log F(s) + log P_F - log F(s') - log P_B)^2 with F(x) = R(x) at the end, mean over transitions.
+
+    The flow of the next state is that of the target networks, where there are some.
+    """
     residual = s.log_flow + s.log_pf - _next_log_flow(s) - s.log_pb
-    return _mean_square_by_end(residual, s)
+    return _mean_by_end(loss(residual), s, terminal_weight)
 
 
-def forward_looking(s: Scores) -> tuple[Array, Terms]:
+def forward_looking(s: Scores, loss: Residual = ops.square) -> tuple[Array, Terms]:
     """Detailed balance of F(s) = F~(s) exp(energy(s)), where F~ is learned and F(x) = R(x) at the end."""
-    total = Scores(
-        s.log_pf, s.log_pb, s.log_reward, s.valid, log_flow=ops.where(s.valid, s.log_flow + s.state_log_energy, 0.0)
-    )
-    return detailed_balance(total)
+
+    def whole(s: Scores) -> Scores:
+        log_flow = ops.where(s.valid, s.log_flow + s.state_log_energy, 0.0)
+        return Scores(s.log_pf, s.log_pb, s.log_reward, s.valid, log_flow=log_flow)
+
+    total = whole(s)
+    target = None if s.target is None else whole(s.target)
+    return detailed_balance(dataclasses.replace(total, target=target), loss)
 
 
-def modified_detailed_balance(s: Scores) -> tuple[Array, Terms]:
+def modified_detailed_balance(s: Scores, loss: Residual = ops.square) -> tuple[Array, Terms]:
     """Detailed balance with F(s) = R(s) / P_F(stop | s): no flow is learned. Every state can stop.
 
     Mean over the transitions that are not a stop.
     """
-    log_flow = s.state_log_reward - s.log_pf_stop
-    following = ops.concat([log_flow[1:], log_flow[:1]])
+    log_flow, later = (x.state_log_reward - x.log_pf_stop for x in (s, s.target or s))
+    following = ops.concat([later[1:], later[:1]])
     residual = log_flow + s.log_pf - following - s.log_pb
-    return ops.mean(ops.square(residual), mask=s.valid & ~s.terminal), Terms()
+    return ops.mean(loss(residual), mask=s.valid & ~s.terminal), Terms()
 
 
-def subtrajectory_balance(s: Scores, decay: float = 0.9, normalise: str = "batch") -> tuple[Array, Terms]:
+def subtrajectory_balance(
+    s: Scores, decay: float = 0.9, normalise: str = "batch", loss: Residual = ops.square
+) -> tuple[Array, Terms]:
     """Balance of every piece i < j of a trajectory, weighted by decay^(j - i).
 
     residual(i, j) = log F_i - log F_j + sum over i <= t < j of (log P_F - log P_B), all pairs from one running
@@ -75,12 +85,14 @@ def subtrajectory_balance(s: Scores, decay: float = 0.9, normalise: str = "batch
     longest = length if normalise == "trajectory" else ops.max(length)
     exponent = math.log(decay) * ops.cast(piece[..., None] - (longest if decay > 1 else 1), s.log_pf)
     weight = ops.where(inside, ops.exp(ops.where(exponent < 0, exponent, 0.0)), 0.0)
-    squares, weights = ops.sum(weight * ops.square(residual), (0, 1)), ops.sum(weight, (0, 1))
-    loss = ops.mean(squares / weights) if normalise == "trajectory" else ops.sum(squares) / ops.sum(weights)
-    return loss, Terms()
+    # Pieces that are none have residuals of their own; no function may blow these up.
+    residual = ops.where(inside, residual, 0.0)
+    sums, weights = ops.sum(weight * loss(residual), (0, 1)), ops.sum(weight, (0, 1))
+    whole = ops.mean(sums / weights) if normalise == "trajectory" else ops.sum(sums) / ops.sum(weights)
+    return whole, Terms()
 
 
-def flow_matching(s: Scores, normalise: str = "batch") -> tuple[Array, Terms]:
+def flow_matching(s: Scores, normalise: str = "batch", loss: Residual = ops.square) -> tuple[Array, Terms]:
     """(log inflow - log outflow)^2 of every visited state but the source, and (log inflow - log R)^2 of the end.
 
     Logits are log edge flows. Mean over all those states of the batch; or over those of each trajectory, then over
@@ -97,15 +109,15 @@ def flow_matching(s: Scores, normalise: str = "batch") -> tuple[Array, Terms]:
         "separate": (ops.sum(others) + ops.cast(ops.sum(others) == 0, others), batch),
     }[normalise]
     of_others, of_ends = (
-        ops.sum(ops.sum(ops.square(x), 0) / divisor) for x, divisor in zip((residual, end), divisors, strict=True)
+        ops.sum(ops.sum(loss(x), 0) / divisor) for x, divisor in zip((residual, end), divisors, strict=True)
     )
     return of_others + of_ends, Terms({"terminal_loss": of_ends, "inner_loss": of_others})
 
 
-def log_partition_variance(s: Scores) -> tuple[Array, Terms]:
+def log_partition_variance(s: Scores, loss: Residual = ops.square) -> tuple[Array, Terms]:
     """Variance over the batch of log R + sum log P_B - sum log P_F, each an estimate of log Z (VarGrad)."""
     estimate = log_z_estimates(s)
-    return ops.mean(ops.square(estimate - ops.stop_gradient(ops.mean(estimate)))), Terms()
+    return ops.mean(loss(ops.stop_gradient(ops.mean(estimate)) - estimate)), Terms()
 
 
 def log_z_estimates(s: Scores) -> Float[Array, " batch"]:
@@ -114,19 +126,23 @@ def log_z_estimates(s: Scores) -> Float[Array, " batch"]:
 
 
 def _next_log_flow(s: Scores) -> Float[Array, "time batch"]:
-    following = ops.concat([s.log_flow[1:], s.log_flow[:1]])
+    later = (s.target or s).log_flow
+    following = ops.concat([later[1:], later[:1]])
     return ops.where(s.terminal, s.log_reward[None], following)
 
 
-def _mean_square_by_end(residual: Float[Array, "time batch"], s: Scores) -> tuple[Array, Terms]:
-    """The mean over transitions; its parts are what the last transitions and all others contribute to it."""
-    square = ops.square(residual)
-    number = ops.sum(ops.cast(s.valid, square))
-    ends, others = (ops.where(mask, square, 0.0) for mask in (s.terminal, s.valid & ~s.terminal))
-    parts = {"terminal_loss": ops.sum(ends) / number, "inner_loss": ops.sum(others) / number}
-    return ops.mean(square, mask=s.valid), Terms(parts)
+def _mean_by_end(losses: Float[Array, "time batch"], s: Scores, weight: float = 1.0) -> tuple[Array, Terms]:
+    """The mean over transitions; its parts are what the last transitions, each with a weight, and all others
+    contribute to it."""
+    number = ops.sum(ops.cast(s.valid, losses))
+    ends, others = (ops.where(mask, losses, 0.0) for mask in (s.terminal, s.valid & ~s.terminal))
+    parts = {"terminal_loss": weight * ops.sum(ends) / number, "inner_loss": ops.sum(others) / number}
+    if weight != 1.0:
+        return parts["terminal_loss"] + parts["inner_loss"], Terms(parts)
+    return ops.mean(losses, mask=s.valid), Terms(parts)
 
 
+@dataclass(frozen=True)
 class Objective(ABC):
     """A loss with its options, as a frozen dataclass: what it needs of the scores, and where it keeps log Z.
 
@@ -145,14 +161,30 @@ class Objective(ABC):
     """
 
     _made_by = "such as tx.gflownet.objectives.SubtrajectoryBalance(decay=0.5), or its name"
+    residual_loss: str = field(default="squared", kw_only=True)
+    """What is made of each residual: squared, half (of the square), huber, shifted_cosh or linex."""
+    linex_slope: float = field(default=1.0, kw_only=True)
+    """The number a in (exp(a t) - a t - 1) / a^2, which residual_loss=linex makes of a residual t: above 0, too much
+    weighs more than too little."""
+
     needs: ClassVar[frozenset[str]] = frozenset()
     """Optional fields of `Scores` that it reads."""
+    prior: ClassVar[bool] = False
+    """Whether it reads the scores of the networks that training began with, as `Scores.prior`."""
     least_batch: ClassVar[int] = 1
     """Trajectories without which the loss is 0 whatever the policy."""
+
+    def __post_init__(self):
+        residual(self.residual_loss, self.linex_slope)  # unknown names fail here
 
     @abstractmethod
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
         """The loss and its terms."""
+
+    @property
+    def of_residual(self) -> Residual:
+        """The function that `residual_loss` names."""
+        return residual(self.residual_loss, self.linex_slope)
 
     def log_z(self, s: Scores) -> Float[Array, ""]:
         """Its estimate of log Z; by default the mean over trajectories of log R + sum log P_B - sum log P_F."""
@@ -161,7 +193,8 @@ class Objective(ABC):
     @property
     def name(self) -> str:
         """Its name in settings and reports."""
-        return next((name for name, kind in OBJECTIVES.items() if kind is type(self)), type(self).__name__)
+        own = (name for name, kind in KINDS.items() if kind is type(self) or kind == _code(type(self)))
+        return next(own, type(self).__name__)
 
 
 @dataclass(frozen=True)
@@ -171,20 +204,29 @@ class TrajectoryBalance(Objective):
     needs = frozenset({"log_z"})
 
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
-        return trajectory_balance(s)
+        return trajectory_balance(s, self.of_residual)
 
     def log_z(self, s: Scores) -> Float[Array, ""]:
         return s.log_z
 
 
+@checked
 @dataclass(frozen=True)
 class DetailedBalance(Objective):
     """See `detailed_balance`."""
 
+    terminal_weight: float = field(default=1.0, kw_only=True)
+    """Weight of a trajectory's last transition, at which the reward is; every other has 1."""
+
     needs = frozenset({"log_flow"})
 
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
-        return detailed_balance(s)
+        return detailed_balance(s, self.of_residual, self.terminal_weight)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 <= self.terminal_weight < math.inf:
+            raise TwinaxError(f"terminal_weight is {self.terminal_weight}; it must be finite and not negative")
 
     def log_z(self, s: Scores) -> Float[Array, ""]:
         return s.log_flow[0, 0]
@@ -203,12 +245,13 @@ class SubtrajectoryBalance(Objective):
     needs = frozenset({"log_flow"})
 
     def __post_init__(self):
+        super().__post_init__()
         if not 0 < self.decay < math.inf:
             raise TwinaxError(f"the decay of subtrajectory balance is {self.decay}; it must be above 0 and finite")
         _known_mean(self, ("batch", "trajectory"))
 
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
-        return subtrajectory_balance(s, self.decay, self.normalise)
+        return subtrajectory_balance(s, self.decay, self.normalise, self.of_residual)
 
     def log_z(self, s: Scores) -> Float[Array, ""]:
         return s.log_flow[0, 0]
@@ -225,10 +268,11 @@ class FlowMatching(Objective):
     needs = frozenset({"log_inflow"})
 
     def __post_init__(self):
+        super().__post_init__()
         _known_mean(self, ("batch", "trajectory", "separate"))
 
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
-        return flow_matching(s, self.normalise)
+        return flow_matching(s, self.normalise, self.of_residual)
 
     def log_z(self, s: Scores) -> Float[Array, ""]:
         return s.log_outflow[0, 0]
@@ -241,7 +285,7 @@ class ForwardLooking(Objective):
     needs = frozenset({"log_flow", "state_log_energy"})
 
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
-        return forward_looking(s)
+        return forward_looking(s, self.of_residual)
 
     def log_z(self, s: Scores) -> Float[Array, ""]:
         return s.log_flow[0, 0] + s.state_log_energy[0, 0]
@@ -254,7 +298,7 @@ class ModifiedDetailedBalance(Objective):
     needs = frozenset({"state_log_reward", "log_pf_stop"})
 
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
-        return modified_detailed_balance(s)
+        return modified_detailed_balance(s, self.of_residual)
 
 
 @dataclass(frozen=True)
@@ -264,7 +308,7 @@ class LogPartitionVariance(Objective):
     least_batch = 2
 
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
-        return log_partition_variance(s)
+        return log_partition_variance(s, self.of_residual)
 
 
 ALIASES = {
@@ -281,8 +325,11 @@ ALIASES = {
     "mdb": "modified_detailed_balance",
     "vargrad": "log_partition_variance",
     "lpv": "log_partition_variance",
+    "sdqn": "soft_dqn",
+    "rtb": "relative_trajectory_balance",
+    "mle": "maximum_likelihood",
 }
-KINDS: dict[str, type[Objective]] = {
+KINDS: dict[str, type[Objective] | str] = {
     "trajectory_balance": TrajectoryBalance,
     "detailed_balance": DetailedBalance,
     "subtrajectory_balance": SubtrajectoryBalance,
@@ -290,6 +337,9 @@ KINDS: dict[str, type[Objective]] = {
     "forward_looking": ForwardLooking,
     "modified_detailed_balance": ModifiedDetailedBalance,
     "log_partition_variance": LogPartitionVariance,
+    "soft_dqn": "twinax.gflownet._soft_dqn:SoftDQN",
+    "relative_trajectory_balance": "twinax.gflownet._prior_and_data:RelativeTrajectoryBalance",
+    "maximum_likelihood": "twinax.gflownet._prior_and_data:MaximumLikelihood",
 }
 OBJECTIVES = Registry("objective", KINDS, ALIASES)
 """Objectives by name."""
@@ -307,6 +357,10 @@ def objective(name: str | Objective) -> Objective:
     if unknown:
         raise UnknownName("field of Scores", unknown[0], [entry.name for entry in dataclasses.fields(Scores)])  # type: ignore[arg-type]
     return name
+
+
+def _code(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def _known_mean(objective: Any, known: tuple[str, ...]) -> None:

@@ -42,7 +42,7 @@ def exportable(using: Using, state: State, agent: int = 0) -> Exportable:
         steps += [Step("expectation", "returns", {"support": np.asarray(network.support(), np.float64)})]
     else:
         if not inside:
-            steps += [Step("split", "numbers", options={"numbers": group.quantiles})]
+            steps += [Step("split", "numbers", options={"numbers": group.num_quantiles})]
         steps += [Step("mean", "returns")]
     exact = tree.map_leaves(lambda x: np.asarray(x, np.float64), state.networks)
     frames, cells = using.shape

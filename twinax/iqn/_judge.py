@@ -34,7 +34,7 @@ class Judging:
     problem: Agents
 
     def draws(self) -> Mapping[str, Draw]:
-        return self.problem.play_draws(self.problem.evaluation_worlds)
+        return self.problem.play_draws(self.problem.evaluation_num_envs)
 
     def measure(self, state: State, draws, tables) -> Metrics:
         some = next(iter(draws.values()))
@@ -43,7 +43,7 @@ class Judging:
         for way, chance in ways.items():
             history = {}
             for name, group in self.problem.learners.items():
-                shape = (group.count, self.problem.evaluation_worlds, group.replay.gap, self.problem.world.view_cells)
+                shape = (group.count, self.problem.evaluation_num_envs, group.replay.gap, self.problem.world.view_cells)
                 history[name] = ops.zeros(shape, some, "uint8")
             epsilon = {name: ops.full((), chance, some) for name in self.problem.learners}
             epoch = self.problem.play(

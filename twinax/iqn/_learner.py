@@ -12,7 +12,7 @@ import numpy as np
 from twinax import ops
 from twinax.arguments import checked
 from twinax.envs.world import World, decode
-from twinax.errors import TwinaxError, UnknownName
+from twinax.errors import TwinaxError
 from twinax.iqn._losses import (
     REDUCTIONS,
     categorical_cross_entropy,
@@ -26,7 +26,7 @@ from twinax.iqn._network import VARIANTS, check_support, expected_return
 from twinax.iqn._replay import Batch, ReplayOptions
 from twinax.networks import NetworkFactory, NetworkSpec, frozen, make_own
 from twinax.noise import Draw
-from twinax.ranges import check_counts, check_finite, check_shares
+from twinax.ranges import check_counts, check_finite, check_known, check_range
 from twinax.types import Array, Float
 
 
@@ -41,17 +41,17 @@ class Learners:
     """How the distribution of returns is described: iqn, qr (fixed quantiles) or c51 (atoms)."""
     width: int = 250
     """Width of each hidden layer of the networks."""
-    quantiles: int = 12
+    num_quantiles: int = 12
     """Quantile fractions that are drawn for a transition in the loss (iqn), or fixed quantiles (qr)."""
-    act_quantiles: int = 12
+    num_act_quantiles: int = 12
     """Quantile fractions that are drawn for an acting agent, which compares the means over them (iqn)."""
-    cosines: int = 64
+    num_cosines: int = 64
     """Cosines that describe a quantile fraction to the network (iqn)."""
-    atoms: int = 51
+    num_atoms: int = 51
     """Atoms of the distribution of returns (c51)."""
-    low: float = -10.0
+    v_min: float = -10.0
     """Lowest return that has an atom (c51)."""
-    high: float = 100.0
+    v_max: float = 100.0
     """Highest return that has an atom (c51)."""
     dueling: bool = True
     """Whether networks have a state value and advantages, or else action values at once."""
@@ -65,9 +65,9 @@ class Learners:
     """Transitions of each agent in a train step."""
     learning_rate: float = 2.5e-4
     """Step size of the networks."""
-    target_rate: float = 1e-3
+    tau: float = 1e-3
     """Share of the way to the networks that target networks go after each train step; 0 means that they stay."""
-    sync_every: int = 200
+    target_network_frequency: int = 200
     """Epochs between two copies of the networks into the target networks; 0 means never."""
     epsilon: float = 1.0
     """Probability of a random action in the first epoch."""
@@ -81,44 +81,43 @@ class Learners:
     """What is remembered, and how it is drawn."""
 
     def __post_init__(self):
-        if self.variant not in VARIANTS:
-            raise UnknownName("variant", self.variant, VARIANTS)
-        if self.reduction not in REDUCTIONS:
-            raise UnknownName("reduction", self.reduction, REDUCTIONS)
-        check_counts(self, ("count", "width", "quantiles", "act_quantiles", "cosines", "batch_size", "atoms"))
-        check_counts(self, ("sync_every",), least=0)
-        check_shares(self, ("epsilon", "epsilon_decay", "epsilon_min", "target_rate"))
-        check_finite(self, ("learning_rate", "kappa", "low", "high"))
-        if self.kappa <= 0:
-            raise TwinaxError(f"kappa is {self.kappa}; it must be above 0")
+        check_known(self, variant=VARIANTS, reduction=REDUCTIONS)
+        check_counts(
+            self, ("count", "width", "num_quantiles", "num_act_quantiles", "num_cosines", "batch_size", "num_atoms")
+        )
+        check_counts(self, ("target_network_frequency",), least=0)
+        check_range(self, "between 0 and 1", "epsilon", "epsilon_decay", "epsilon_min", "tau")
+        check_finite(self, ("learning_rate", "kappa", "v_min", "v_max"))
+        check_range(self, "above 0", "kappa")
         if not isinstance(self.replay, ReplayOptions):
             raise TwinaxError(f"replay is {self.replay!r}; give twinax.iqn.ReplayOptions")
         if self.variant == "c51":
-            check_support(self.atoms, self.low, self.high)
+            check_support(self.num_atoms, self.v_min, self.v_max)
 
     @property
     def work(self) -> int:
         """Numbers in the largest array of a train step."""
-        rows = self.quantiles if self.variant == "iqn" else 1
+        rows = self.num_quantiles if self.variant == "iqn" else 1
         return self.batch_size * rows * self.width
 
     def check(self, world: World, worlds: int) -> None:
         """Refuse a memory that cannot hold an epoch or a return, or cannot give a batch."""
         replay = self.replay
-        if replay.memory < world.turns + replay.gap:
+        if replay.buffer_size < world.turns + replay.gap:
             raise TwinaxError(
-                f"the memory has {replay.memory} slots, but an epoch fills {world.turns + replay.gap}; make it larger"
+                f"buffer_size is {replay.buffer_size}, but an epoch fills {world.turns + replay.gap} slots; "
+                "make it larger"
             )
-        if replay.reach > replay.memory:
+        if replay.reach > replay.buffer_size:
             raise TwinaxError(
-                f"n_step is {replay.n_step}, but the memory has {replay.memory} slots; make n_step at most the "
+                f"n_step is {replay.n_step}, but buffer_size is {replay.buffer_size}; make n_step at most the "
                 f"{world.turns} turns of an epoch"
             )
-        most = worlds * replay.available(world.turns, epochs=replay.memory)
+        most = worlds * replay.available(world.turns, epochs=replay.buffer_size)
         if self.batch_size > most:
             raise TwinaxError(
-                f"a batch of {self.batch_size} is larger than the {most} steps that a memory of {replay.memory} slots "
-                "can give; make the memory larger or the batch smaller"
+                f"a batch of {self.batch_size} is larger than the {most} steps that a replay with buffer_size="
+                f"{replay.buffer_size} can give; make buffer_size larger or the batch smaller"
             )
 
     def waiting(self, world: World, worlds: int) -> int:
@@ -130,14 +129,14 @@ class Learners:
 
     def init(self, rng: np.random.Generator, world: World) -> Any:
         """One network."""
-        inputs = self.replay.frames * world.observation_size
+        inputs = self.replay.frame_stack * world.observation_size
         options: dict[str, Any] = {"dueling": self.dueling, "noisy": self.noisy}
         if self.variant == "iqn":
-            options["cosines"] = self.cosines
+            options["cosines"] = self.num_cosines
         elif self.variant == "qr":
-            options["quantiles"] = self.quantiles
+            options["quantiles"] = self.num_quantiles
         else:
-            options |= {"atoms": self.atoms, "low": self.low, "high": self.high}
+            options |= {"atoms": self.num_atoms, "low": self.v_min, "high": self.v_max}
         made = VARIANTS[self.variant].init(rng, inputs, self.width, world.num_actions, **options)
         if self.network is None:
             return made
@@ -150,15 +149,15 @@ class Learners:
         shape = (world.turns, self.count, worlds)
         draws = {"explore": Draw(shape), "random": Draw(shape)}
         if self.variant == "iqn":
-            draws["taus"] = Draw((*shape, self.act_quantiles))
+            draws["taus"] = Draw((*shape, self.num_act_quantiles))
         return draws
 
     def train_draws(self, network: Any, worlds: int, steps: int) -> dict[str, Draw]:
         """Random arrays for the train steps after one epoch."""
         lead, batch = (steps, self.count), self.batch_size
-        draws = {"pick": Draw((*lead, batch if self.replay.alpha else worlds * self.replay.memory))}
+        draws = {"pick": Draw((*lead, batch if self.replay.alpha else worlds * self.replay.buffer_size))}
         if self.variant == "iqn":
-            draws["taus"] = Draw((*lead, 3, batch, self.quantiles))
+            draws["taus"] = Draw((*lead, 3, batch, self.num_quantiles))
         if network.noise_size:
             draws["noise"] = Draw((*lead, 3, network.noise_size), "normal")
         return draws

@@ -24,16 +24,17 @@ from twinax.noise import Draw, below
 from twinax.optimizer import Optimizer
 from twinax.parts import Compile, Judge, Present, Prove, Unit, Use
 from twinax.problem import Inputs, Metrics, Problem, State, Terms
-from twinax.ranges import check_counts, check_shares
+from twinax.ranges import check_counts, check_range
 from twinax.recipe import remembered
 from twinax.shapes import shapes_of
 
 Group = Learners | Players
 MEMORY = {
-    "networks": "the networks (model.width, replay.frames, world.radius)",
-    "carry": "the replay (replay.memory, preset.num_envs, world.radius)",
-    "draws": "the random numbers of an epoch (world.height, world.width, world.turns, preset.num_envs, replay.memory)",
-    "step": "an epoch and its batches (trainer.batch_size, model.quantiles, model.width, preset.num_envs)",
+    "networks": "the networks (model.width, replay.frame_stack, world.radius)",
+    "carry": "the replay (replay.buffer_size, preset.num_envs, world.radius)",
+    "draws": "the random numbers of an epoch (world.height, world.width, world.turns, preset.num_envs, "
+    "replay.buffer_size)",
+    "step": "an epoch and its batches (trainer.batch_size, model.num_quantiles, model.width, preset.num_envs)",
     "evaluation": "an evaluation (evaluation.num_envs, world.height, world.width, world.turns)",
 }
 """What takes memory."""
@@ -59,13 +60,13 @@ class Agents(Problem):
     world: World
     groups: dict[str, Group]
     optimizer: Optimizer
-    worlds: int = 1
+    num_envs: int = 1
     """Worlds that are played at once."""
-    train_steps: int = 1
+    gradient_steps: int = 1
     """Train steps of every learner after an epoch."""
     parallel: bool = True
     """All agents of a group in one batched computation, or one after the other."""
-    evaluation_worlds: int = 16
+    evaluation_num_envs: int = 16
     """Worlds that an evaluation plays, for each way of acting."""
     evaluation_epsilon: float = 0.05
     """Probability of a random action in the second way of acting."""
@@ -80,14 +81,14 @@ class Agents(Problem):
             )
         if not self.learners:
             raise TwinaxError("no group of agents learns; give at least one group of Learners")
-        check_counts(self, ("worlds", "train_steps", "evaluation_worlds"))
-        check_shares(self, ("evaluation_epsilon",))
+        check_counts(self, ("num_envs", "gradient_steps", "evaluation_num_envs"))
+        check_range(self, "between 0 and 1", "evaluation_epsilon")
         for name in self.groups:
             # The name is a part of the names of arrays and of draws.
             if not name.isidentifier():
                 raise TwinaxError(f"a group of agents is named '{name}'; use letters, digits and underscores")
         for group in self.learners.values():
-            group.check(self.world, self.worlds)
+            group.check(self.world, self.num_envs)
 
     @property
     def learners(self) -> dict[str, Learners]:
@@ -105,7 +106,7 @@ class Agents(Problem):
         for name, group in self.learners.items():
             each = [group.init(rng, self.world) for _ in range(group.count)]
             networks[name] = tree.map_leaves(lambda *leaves: np.stack(leaves), *each)
-            replay[name] = Replay.empty(group.replay, group.count, self.worlds, self.world.view_cells)
+            replay[name] = Replay.empty(group.replay, group.count, self.num_envs, self.world.view_cells)
         return State(
             networks=networks,
             targets=tree.map_leaves(np.copy, networks),
@@ -118,10 +119,10 @@ class Agents(Problem):
     # Draws: one flat set of names, taken apart again where they are used
 
     def draws(self) -> Mapping[str, Draw]:
-        draws = self.play_draws(self.worlds)
+        draws = self.play_draws(self.num_envs)
         for name, group in self.learners.items():
             network = shapes_of(lambda rng, group=group: group.init(rng, self.world))
-            train = group.train_draws(network, self.worlds, self.train_steps)
+            train = group.train_draws(network, self.num_envs, self.gradient_steps)
             draws |= {f"train/{name}/{key}": draw for key, draw in train.items()}
         return draws
 
@@ -298,9 +299,9 @@ class Agents(Problem):
         """Targets at the start of an epoch: copies of the networks where it is time for it."""
 
         def one(name, group):
-            if not group.sync_every:
+            if not group.target_network_frequency:
                 return state.targets[name]
-            now = ops.cast(state.step, "int32") % group.sync_every == 0
+            now = ops.cast(state.step, "int32") % group.target_network_frequency == 0
             return ops.cond(
                 now, lambda: ema(state.targets[name], state.networks[name], 1.0), lambda: state.targets[name]
             )
@@ -309,8 +310,7 @@ class Agents(Problem):
 
     def _followed(self, state: State) -> dict[str, Any]:
         return {
-            name: ema(state.targets[name], state.networks[name], group.target_rate)
-            for name, group in self.learners.items()
+            name: ema(state.targets[name], state.networks[name], group.tau) for name, group in self.learners.items()
         }
 
     def _weighed(self, state: State, lesson: Lesson, errors: dict[str, Any]) -> dict[str, Any]:
@@ -341,13 +341,13 @@ class Agents(Problem):
     @property
     def prove(self) -> Prove:
         # An epoch is a hundred turns of every agent, and a train step of each.
-        waiting = [group.waiting(self.world, self.worlds) for group in self.learners.values()]
+        waiting = [group.waiting(self.world, self.num_envs) for group in self.learners.values()]
         return Prove(steps=5, warm_up=max(waiting))
 
     @property
     def present(self) -> Present:
         # A step of a world is one turn of all of its agents.
-        unit = Unit("environment steps", self.worlds * self.world.turns, "env_steps")
+        unit = Unit("environment steps", self.num_envs * self.world.turns, "env_steps")
         return Present(unit=unit, describe=self._describe, members=self.members)
 
     @property
@@ -373,15 +373,10 @@ def problem(
     world: World,
     groups: Mapping[str, Group] | None = None,
     *,
-    worlds: int = 1,
-    train_steps: int = 1,
     optimizer: Optimizer | None = None,
-    parallel: bool = True,
-    evaluation_worlds: int = 16,
-    evaluation_epsilon: float = 0.05,
-    film: bool = True,
+    **settings: Any,
 ) -> Agents:
-    """Agents in a world; without `groups` all of them learn by implicit quantiles.
+    """Agents in a world; without `groups` all of them learn by implicit quantiles. Settings are the fields of `Agents`.
 
     >>> from twinax.envs import TreasureHunt
     >>> problem(TreasureHunt(num_agents=2)).seats
@@ -395,14 +390,4 @@ def problem(
             f"the optimizer has the step size {optimizer.learning_rate} and rates {optimizer.rates}, but each group of "
             "learners has its own; set Learners(learning_rate=...)"
         )
-    return Agents(
-        world=world,
-        groups=named,
-        optimizer=dataclasses.replace(optimizer, rates=rates, clip_by="member"),
-        worlds=worlds,
-        train_steps=train_steps,
-        parallel=parallel,
-        evaluation_worlds=evaluation_worlds,
-        evaluation_epsilon=evaluation_epsilon,
-        film=film,
-    )
+    return Agents(world, named, dataclasses.replace(optimizer, rates=rates, clip_by="member"), **settings)

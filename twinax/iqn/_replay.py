@@ -14,7 +14,7 @@ import numpy as np
 
 from twinax import ops, tree
 from twinax.arguments import checked
-from twinax.ranges import check_counts, check_shares
+from twinax.ranges import check_counts, check_range
 from twinax.types import Array, Bool, Float, Int
 
 
@@ -23,9 +23,9 @@ from twinax.types import Array, Bool, Float, Int
 class ReplayOptions:
     """How a replay is filled and read."""
 
-    memory: int = 1024
+    buffer_size: int = 1024
     """Steps that the replay of each agent holds in each world; old ones are overwritten."""
-    frames: int = 5
+    frame_stack: int = 5
     """Frames that a network sees at once, the present one included."""
     n_step: int = 3
     """Rewards that are added up before the value of the state that follows them."""
@@ -46,13 +46,13 @@ class ReplayOptions:
     place that is written next, and the last slots are not drawn."""
 
     def __post_init__(self):
-        check_counts(self, ("memory", "frames", "n_step"))
-        check_shares(self, ("gamma", "alpha", "beta"))
+        check_counts(self, ("buffer_size", "frame_stack", "n_step"))
+        check_range(self, "between 0 and 1", "gamma", "alpha", "beta")
 
     @property
     def gap(self) -> int:
         """Slots between two episodes."""
-        return self.frames - 1
+        return self.frame_stack - 1
 
     @property
     def reach(self) -> int:
@@ -75,13 +75,13 @@ class ReplayOptions:
         never none.
         """
         inside = (slot + self.reach + 1 < size) | (slot == self.gap)
-        return (size > 0) & (slot >= self.gap) & inside & (slot + self.reach < self.memory)
+        return (size > 0) & (slot >= self.gap) & inside & (slot + self.reach < self.buffer_size)
 
     def available(self, turns: int, epochs: int) -> int:
         """Steps of one agent in one world that can be drawn after some epochs."""
-        slots = min(epochs * self.counted(turns), self.memory)
+        slots = min(epochs * self.counted(turns), self.buffer_size)
         if not self.ring:
-            return int(np.sum(self.in_row(np.arange(self.memory), slots)))
+            return int(np.sum(self.in_row(np.arange(self.buffer_size), slots)))
         if not self.store_done:
             return max(slots - self.gap - self.reach, 0)  # gaps are drawn from as well
         episodes, rest = divmod(slots, turns + self.gap)
@@ -110,7 +110,7 @@ class Replay:
     @classmethod
     def empty(cls, options: ReplayOptions, agents: int, worlds: int, view: int) -> Replay:
         """Nothing stored yet; NumPy arrays."""
-        shape = (agents, worlds, options.memory)
+        shape = (agents, worlds, options.buffer_size)
         return cls(
             views=np.zeros((*shape, view), np.uint8),
             actions=np.zeros(shape, np.uint8),

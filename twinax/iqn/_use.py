@@ -32,7 +32,7 @@ class Using:
     def shape(self) -> tuple[int, int]:
         """Frames and cells of what an agent sees: codes, the newest frame last; of the first group that learns."""
         group = next(iter(self.problem.learners.values()))
-        return group.replay.frames, self.problem.world.view_cells
+        return group.replay.frame_stack, self.problem.world.view_cells
 
     def find(self, agent: int) -> tuple[Learners, str]:
         """The group of a learning agent, and its name among the members; agents are counted as they take turns."""
@@ -80,7 +80,7 @@ class Using:
         """Quantile fractions at which returns are compared; None where a network has its own."""
         if group.variant != "iqn":
             return None
-        shape = (rows, group.act_quantiles)
+        shape = (rows, group.num_act_quantiles)
         if seed is not None:
             return numpy_draws({"taus": Draw(shape)}, seed, 0, stream=1)["taus"]
         return np.broadcast_to(((np.arange(shape[1]) + 0.5) / shape[1]).astype(np.float32), shape)

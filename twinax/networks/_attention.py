@@ -77,6 +77,20 @@ class MultiheadAttention(eqx.Module):
         y = ops.attention(q, k, v, _joint_mask(mask, key_mask), causal).swapaxes(-2, -3)
         return self.out_proj(y.reshape(*y.shape[:-2], width))
 
+    def step(self, x: Any, memory: tuple[Array, Array], time: Any) -> tuple[Float[Array, "rows width"], Any]:
+        """One more token, number `time`, looks at itself and at those before, whose keys and values are the memory,
+        each (length, rows, width); it comes back with those of the new one."""
+        weight = self.in_proj_weight
+        width = weight.shape[-1]
+        packed = ops.linear(_in_precision_of(weight, x), weight, self.in_proj_bias)
+        q, k, v = (packed[..., i * width : (i + 1) * width] for i in range(3))
+        keys, values = (ops.set_at(held, time, new) for held, new in zip(memory, (k, v), strict=True))
+        q, k, v = (a.reshape(*a.shape[:-1], self.heads, width // self.heads) for a in (q, keys, values))
+        fits = ops.sum(q * k, -1) / math.sqrt(width // self.heads)
+        known = (ops.arange(keys.shape[0], fits) <= time)[:, None, None]
+        y = ops.sum(ops.softmax(fits, known, 0)[..., None] * v, 0)
+        return self.out_proj(y.reshape(*y.shape[:-2], width)), (keys, values)
+
 
 def _joint_mask(mask: Any, key_mask: Any) -> Any:
     """Both masks as one that fits (..., heads, queries, keys), or None."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import numpy as np
@@ -30,20 +29,25 @@ class _Conv(eqx.Module):
     channels_last: bool = eqx.field(static=True, default=False)
     """Whether the channels come after the places instead of before them."""
 
+    AXES: ClassVar[int]
+    """How many axes of places there are."""
+
     @classmethod
-    def _init(
+    def init(
         cls,
         rng: np.random.Generator,
         inputs: int,
         outputs: int,
-        window: Sequence[int],
-        stride: int,
-        padding: int | str,
-        dilation: int,
-        groups: int,
-        bias: bool,
-        channels_last: bool,
-    ):
+        window: int | tuple[int, ...],
+        stride: int = 1,
+        padding: int | str = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        bias: bool = True,
+        channels_last: bool = False,
+    ) -> Self:
+        """PyTorch's default: weight and bias uniform on +-1/sqrt(inputs of an output)."""
+        window = (window,) * cls.AXES if isinstance(window, int) else window
         name = cls.__name__
         sizes = {"inputs": inputs, "outputs": outputs, "stride": stride, "dilation": dilation, "groups": groups}
         if bad := {key: n for key, n in {**sizes, "window": min(window)}.items() if n < 1}:
@@ -71,23 +75,7 @@ class Conv2d(_Conv):
     (5, 8, 8, 8)
     """
 
-    @classmethod
-    def init(
-        cls,
-        rng: np.random.Generator,
-        inputs: int,
-        outputs: int,
-        window: int | tuple[int, int],
-        stride: int = 1,
-        padding: int | str = 0,
-        dilation: int = 1,
-        groups: int = 1,
-        bias: bool = True,
-        channels_last: bool = False,
-    ) -> Conv2d:
-        """PyTorch's default: weight and bias uniform on +-1/sqrt(inputs of an output)."""
-        windows = (window, window) if isinstance(window, int) else window
-        return cls._init(rng, inputs, outputs, windows, stride, padding, dilation, groups, bias, channels_last)
+    AXES: ClassVar[int] = 2
 
     def __call__(self, x: Any) -> Array:
         return _convolve(self, x, self.weight, self.padding, 2)
@@ -101,22 +89,7 @@ class Conv1d(_Conv):
     (5, 8, 16)
     """
 
-    @classmethod
-    def init(
-        cls,
-        rng: np.random.Generator,
-        inputs: int,
-        outputs: int,
-        window: int,
-        stride: int = 1,
-        padding: int | str = 0,
-        dilation: int = 1,
-        groups: int = 1,
-        bias: bool = True,
-        channels_last: bool = False,
-    ) -> Conv1d:
-        """PyTorch's default: weight and bias uniform on +-1/sqrt(inputs of an output)."""
-        return cls._init(rng, inputs, outputs, (window,), stride, padding, dilation, groups, bias, channels_last)
+    AXES: ClassVar[int] = 1
 
     def __call__(self, x: Any) -> Array:
         border = None if self.padding is None else ((0, 0), *self.padding)

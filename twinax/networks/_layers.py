@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import equinox as eqx
+import jax.tree_util as jtu
 import numpy as np
 
 from twinax import ops
@@ -115,3 +116,16 @@ def acting(layers: Sequence[Linear]) -> tuple[Linear | ActingLinear, ...]:
         return ActingLinear(ops.transpose(layer.weight), layer.bias)
 
     return tuple(turned(layer) if every or i == 0 else layer for i, layer in enumerate(layers))
+
+
+def laid_out(network: Any) -> Any:
+    """A network with its `Linear` layers laid out for a rollout in JAX, wherever they stand; elsewhere as it is."""
+
+    def is_layer(x: Any) -> bool:
+        return isinstance(x, Linear)
+
+    def turned(x: Any) -> Any:
+        plain = is_layer(x) and x.weight.ndim == 2 and ops.framework(x.weight) == "jax"
+        return ActingLinear(ops.transpose(x.weight), x.bias) if plain else x
+
+    return jtu.tree_map(turned, network, is_leaf=is_layer)

@@ -1,4 +1,4 @@
-"""What networks see besides plain rows of numbers: coordinates, tokens and graphs, kept short."""
+"""What networks see besides plain rows of numbers: coordinates, tokens, graphs and items, kept short."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from twinax import ops
 from twinax.errors import TwinaxError
 from twinax.tree import record, static
-from twinax.types import Array, Float, Int
+from twinax.types import Array, Bool, Float, Int
 
 
 @record
@@ -37,6 +37,8 @@ class Tokens:
     ids: Int[Array, "*batch places"]
     """From 0 to vocabulary - 1."""
     vocabulary: int = static()
+    empty: int | None = static(default=None)
+    """The token of a place where nothing stands yet, if there is one: a network may read the last place before."""
 
     def khot(self) -> KHot:
         """The same, each place one-hot coded: what an MLP reads."""
@@ -58,6 +60,20 @@ class Graph:
     """Entry [i, j] is what leads from i to j; 0 where there is nothing."""
 
 
+@record
+class Items:
+    """Items of which some are there, such as the trees of a forest: a row of features for each.
+
+    >>> import numpy as np
+    >>> flat(Items(np.ones((1, 2, 3)), np.array([[True, False]]))).tolist()
+    [[1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0]]
+    """
+
+    features: Float[Array, "*batch items features"]
+    """Whatever stands in the row of an item that is not there is not read."""
+    present: Bool[Array, "*batch items"]
+
+
 def flat(observation: Any) -> Any:
     """What an MLP reads of an observation: a flat row of numbers, or a `KHot` that stands for one."""
     if isinstance(observation, Tokens):
@@ -66,7 +82,22 @@ def flat(observation: Any) -> Any:
         nodes, edges = observation.nodes, observation.edges
         batch = nodes.shape[:-2]
         return ops.concat([nodes.reshape(*batch, -1), edges.reshape(*batch, -1)], -1)
+    if isinstance(observation, Items):
+        features, present = observation.features, observation.present
+        there = ops.where(present[..., None], features, 0.0)
+        return ops.concat([there.reshape(*features.shape[:-2], -1), ops.cast(present, features)], -1)
     return observation
+
+
+def described(observation: Any) -> str:
+    """What an observation is, in a sentence.
+
+    >>> import numpy as np
+    >>> described(np.zeros((1, 3), np.float32)), described(Tokens(np.zeros((1, 4), np.int32), 3))
+    ('rows of 3 numbers', 'a Tokens')
+    """
+    shape = tuple(observation.shape) if hasattr(observation, "shape") else ()
+    return f"rows of {shape[-1]} numbers" if len(shape) == 2 else f"a {type(observation).__name__}"
 
 
 def width(observation: Any) -> int:

@@ -10,6 +10,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax.errors import TwinaxError
+from twinax.networks._registry import make_factory
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,14 @@ class NetworkSpec:
         return sum(self.heads.values())
 
 
-NetworkFactory = Callable[[np.random.Generator, NetworkSpec], Any]
+NetworkFactory = str | Callable[[np.random.Generator, NetworkSpec], Any]
+"""What makes networks: `(rng, spec) -> module`, or the name of such in `NETWORKS`."""
 
 
 def factory_name(factory: NetworkFactory) -> str:
     """What a factory is called, in sentences for people."""
+    if isinstance(factory, str):
+        return factory
     made_by = getattr(factory, "func", factory)  # of a partial
     return getattr(made_by, "__name__", type(made_by).__name__)
 
@@ -53,6 +57,8 @@ def make_own(
     Parameters that no engine could train and outputs of another shape are refused; `heads_apart` is a type of output
     that is left to the caller.
     """
+    if isinstance(factory, str):
+        factory = make_factory(factory)
     name = factory_name(factory)
     if isinstance(factory, type):
         raise TwinaxError(f"network is the class {name}; give what makes networks, such as an object of it, {name}()")

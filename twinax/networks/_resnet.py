@@ -12,6 +12,7 @@ import numpy as np
 from twinax import ops
 from twinax.networks._conv import Border, Conv2d
 from twinax.networks._images import flat_images, image_shape
+from twinax.networks._layers import activation
 from twinax.networks._norms import GroupNorm
 from twinax.types import Array, Float
 
@@ -19,6 +20,7 @@ TRUNCATED_STD = 0.87962566103423978
 """Standard deviation of a standard normal variable between -2 and 2."""
 GROUPS = 4
 """Of channels, in each norm."""
+SILU = activation("silu")
 
 
 def _kaiming(
@@ -58,11 +60,11 @@ class ResNetBlock(eqx.Module):
         return cls(convs, norms, _kaiming(rng, inputs, width, 1, stride), _norm(width))
 
     def __call__(self, x: Any) -> Float[Array, "batch height width channels"]:
-        y = _swish(self.norms[0](self.convs[0](x)))
+        y = SILU(self.norms[0](self.convs[0](x)))
         y = self.norms[1](self.convs[1](y))
         if self.projection is not None and self.projection_norm is not None:
             x = self.projection_norm(self.projection(x))
-        return _swish(x + y)
+        return SILU(x + y)
 
 
 class ResNet(eqx.Module):
@@ -109,11 +111,7 @@ class ResNet(eqx.Module):
         x = ops.cast(x, self.first.weight) / 127.5 - 1
         planes = ops.cast(ops.like(self.coordinates, x), x)
         x = ops.concat([x, ops.broadcast(planes, (*x.shape[:-1], 2))], -1)
-        x = ops.max_pool(_swish(self.first_norm(self.first(x))), 3, 2)
+        x = ops.max_pool(SILU(self.first_norm(self.first(x))), 3, 2)
         for block in self.blocks:
             x = block(x)
         return ops.mean(x, (1, 2)).reshape(*rows, self.width)
-
-
-def _swish(x: Any) -> Array:
-    return x * ops.sigmoid(x)

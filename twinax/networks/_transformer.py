@@ -62,6 +62,18 @@ class TransformerEncoderLayer(eqx.Module):
         x = self.norm1(x + self.self_attn(x, mask=mask, key_mask=key_mask, causal=causal))
         return self.norm2(x + self.linear2(function(self.linear1(x))))
 
+    def step(self, x: Any, memory: tuple[Array, Array], time: Any) -> tuple[Float[Array, "*rows width"], Any]:
+        """One more token of each row; see `MultiheadAttention.step`."""
+        function = activation(self.activation)
+        x = _in_precision_of(self.linear1.weight, x)
+        if self.norm_first:
+            y, memory = self.self_attn.step(self.norm1(x), memory, time)
+            x = x + y
+            return x + self.linear2(function(self.linear1(self.norm2(x)))), memory
+        y, memory = self.self_attn.step(x, memory, time)
+        x = self.norm1(x + y)
+        return self.norm2(x + self.linear2(function(self.linear1(x)))), memory
+
 
 class TransformerEncoder(eqx.Module):
     """Layers of attention, one after the other; names as in PyTorch: `layers.0.self_attn.in_proj_weight`.
@@ -99,3 +111,12 @@ class TransformerEncoder(eqx.Module):
         for layer in self.layers:
             x = layer(x, mask, key_mask, self.causal)
         return x if self.norm is None else self.norm(x)
+
+    def step(self, x: Any, memory: Any, time: Any) -> tuple[Float[Array, "*rows width"], Any]:
+        """One more token of each row, with what every layer remembers of those before: of a causal network, what the
+        whole series gives at that place."""
+        grown = []
+        for layer, held in zip(self.layers, memory, strict=True):
+            x, held = layer.step(x, held, time)
+            grown.append(held)
+        return x if self.norm is None else self.norm(x), tuple(grown)

@@ -46,8 +46,3 @@ def below(draws: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     {'move': 1}
     """
     return {key.removeprefix(f"{prefix}/"): value for key, value in draws.items() if key.startswith(f"{prefix}/")}
-
-
-def shape_error(name: str, got: Any, wanted: Draw) -> TwinaxError:
-    """The error for recorded draws that do not fit."""
-    return TwinaxError(f"the draw '{name}' has shape {tuple(got)}, but this problem needs {wanted.shape}")

@@ -4,7 +4,7 @@ from twinax.offline._agent import Agent, Nets, Sizes
 from twinax.offline._collect import collect_gymnasium, collect_maze, label_maze
 from twinax.offline._d4rl import read_d4rl
 from twinax.offline._dataset import Dataset, from_arrays
-from twinax.offline._encoders import ENCODERS, Encoded, encoder, make_encoder
+from twinax.offline._encoders import ENCODERS, encoder, make_encoder
 from twinax.offline._goals import (
     GOAL_PRESETS,
     GoalMixture,
@@ -18,14 +18,7 @@ from twinax.offline._goals import (
 from twinax.offline._hdf5 import read_minari
 from twinax.offline._normaliser import NORMALISERS, Normaliser
 from twinax.offline._problem import Offline, problem
-from twinax.offline._readers import (
-    find_format,
-    read_arrays,
-    read_dataset,
-    read_exorl,
-    read_ogbench,
-    save_ogbench,
-)
+from twinax.offline._readers import find_format, read_arrays, read_dataset, read_exorl, read_ogbench, save_ogbench
 from twinax.offline._sampling import BatchOptions, batch_draws, batch_of_rows, random_crop, sample_batch
 from twinax.offline._tasks import GymnasiumTask, MazeTask, Task
 from twinax.offline.agents import AGENTS, agent
@@ -38,7 +31,6 @@ __all__ = [
     "Agent",
     "BatchOptions",
     "Dataset",
-    "Encoded",
     "GoalMixture",
     "GoalOptions",
     "GymnasiumTask",

@@ -10,18 +10,30 @@ from typing import Any, ClassVar
 import numpy as np
 
 from twinax import ops
-from twinax.errors import TwinaxError, UnknownName
+from twinax.errors import TwinaxError
 from twinax.noise import Draw
 from twinax.offline._encoders import encoder, make_encoder, with_encoders
+from twinax.offline._losses import behaviour_cloning
 from twinax.problem import Terms
+from twinax.ranges import check_range
 
 Batch = Mapping[str, Any]
 """Rows of the data by name: observations, actions, next_observations, rewards, masks, and what `needs` adds."""
 PHASES = ("pretrain", "finetune")
-AT_LEAST_ONE = ("actor_freq", "width", "goals", "flow_steps", "rollouts", "rollout_steps")
-"""Options that count something, for those agents that have them."""
-ABOVE_ZERO = ("repr_temp", "target_repr_temp")
-"""Options that something is divided by."""
+RANGES = {
+    "between 0 and 1": ("gamma", "tau", "latent_mix_prob"),
+    "at least 1": (
+        "actor_freq",
+        "latent_dim",
+        "num_flow_goals",
+        "flow_steps",
+        "num_model_rollouts",
+        "num_model_rollout_steps",
+    ),
+    "above 0": ("repr_temp", "target_repr_temp"),
+    "between 0 and 1, neither of them": ("expectile",),
+}
+"""What options may be, for those agents that have them."""
 
 
 @dataclass(frozen=True)
@@ -80,22 +92,22 @@ class Agent(ABC):
     """Options that all agents have; those of an agent follow.
 
     In a step the losses of the phase are added up and differentiated once; those in `gated` only at every
-    `actor_freq`-th step of finetuning. Targets then go `target_rate` of the way to the networks of before the step.
+    `actor_freq`-th step of finetuning. Targets then go `tau` of the way to the networks of before the step.
     """
 
     _made_by = "such as tx.offline.agents.IQL()"
 
     hidden: tuple[int, ...] = (512, 512, 512, 512)
     """Widths of the hidden layers of every network, from the first to the last."""
-    discount: float = 0.99
+    gamma: float = 0.99
     """Discount of a reward for each step that it lies ahead."""
-    target_rate: float = 0.005
+    tau: float = 0.005
     """Share of the way to the networks that target networks go in each training step."""
     actor_freq: int = 4
     """Training steps of finetuning from one update of the actor to the next."""
-    actor_norm: bool = False
+    actor_layer_norm: bool = False
     """Whether the actor has a LayerNorm after each hidden layer."""
-    value_norm: bool = True
+    value_layer_norm: bool = True
     """Whether values and critics have a LayerNorm after each hidden layer."""
     faithful: bool = False
     """Whether the agent does as the released code does, its errors included."""
@@ -136,28 +148,12 @@ class Agent(ABC):
     def __post_init__(self):
         if not self.hidden or min(self.hidden) < 1:
             raise TwinaxError(f"hidden is {list(self.hidden)}; it needs widths of at least 1")
-        for label in ("discount", "target_rate"):
-            if not 0 <= getattr(self, label) <= 1:
-                raise TwinaxError(f"{label} is {getattr(self, label)}; it must be between 0 and 1")
-        for label in AT_LEAST_ONE:
-            if getattr(self, label, 1) < 1:
-                raise TwinaxError(f"{label} is {getattr(self, label)}; it must be at least 1")
-        for label in ABOVE_ZERO:
-            if not getattr(self, label, 1) > 0:
-                raise TwinaxError(f"{label} is {getattr(self, label)}; it must be above 0")
-        if not 0 < getattr(self, "expectile", 0.5) < 1:
-            raise TwinaxError(f"expectile is {self.expectile}; it must be between 0 and 1, neither of them")  # type: ignore[attr-defined]
-        if not 0 <= getattr(self, "mix", 0) <= 1:
-            raise TwinaxError(f"mix is {self.mix}; it must be between 0 and 1")  # type: ignore[attr-defined]
+        for words, labels in RANGES.items():
+            check_range(self, words, *(label for label in labels if hasattr(self, label)))
         if self.encoder and not self.encodes:
             raise TwinaxError(f"{self.name} predicts observations, so it has no encoder and reads vectors only")
         if self.encoder:
             encoder(self.encoder)
-
-    def known(self, label: str, values: tuple[str, ...]) -> None:
-        """Refuse a choice that is not one of these."""
-        if getattr(self, label) not in values:
-            raise UnknownName(label, getattr(self, label), values)
 
     @classmethod
     def network_names(cls) -> tuple[str, ...]:
@@ -282,6 +278,12 @@ def cloning_terms(distribution: Any, batch: Batch, loss: Any) -> dict[str, Any]:
     """What is shown of behavioural cloning, whose loss without a weight this is."""
     away = ops.stop_gradient(distribution.mode) - batch["actions"]
     return {"bc_log_prob": -loss, "mse": ops.mean(away * away)}
+
+
+def cloned(distribution: Any, batch: Batch) -> tuple[Any, Terms]:
+    """The loss of behavioural cloning."""
+    loss = behaviour_cloning(distribution, batch["actions"])
+    return loss, Terms({"bc_loss": loss}, cloning_terms(distribution, batch, loss))
 
 
 def guided(q: Any, q_loss: Any, distribution: Any, batch: Batch, alpha: float) -> tuple[Any, Terms]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from twinax.errors import TwinaxError
-from twinax.offline._mapped import ArrayFile, Origin, kept
+from twinax.mapped_files import ArrayFile, Origin, kept
 
 
 def existing(path: str | Path) -> Path:

@@ -18,10 +18,10 @@ import numpy as np
 
 from twinax import ops
 from twinax.errors import TwinaxError
+from twinax.mapped_files import aligned, in_blocks, row_blocks
 from twinax.memory import is_mapped
 from twinax.offline._columns import row_count
 from twinax.offline._ends import CUT, OVER, dataset_ends, missing_ends
-from twinax.offline._mapped import aligned, in_blocks, row_blocks
 from twinax.offline._normaliser import Normaliser
 from twinax.offline._notes import say_unused
 from twinax.types import Float, Int

@@ -15,8 +15,8 @@ import equinox as eqx
 import numpy as np
 
 from twinax.errors import TwinaxError
-from twinax.networks import MLP, Impala, NetworkSpec, ResNet, make_own
-from twinax.offline.networks import Bilinear, Encoded, Metric
+from twinax.networks import MLP, Encoded, Impala, NetworkSpec, ResNet, make_own
+from twinax.offline.networks import Bilinear, Metric
 from twinax.registry import Registry
 from twinax.types import Array, Float
 

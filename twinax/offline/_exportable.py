@@ -9,11 +9,11 @@ import numpy as np
 
 from twinax import tree
 from twinax.exportable import OBSERVATION, ROWS, Exportable, Step, activation, box_steps, linear, perceptron
-from twinax.networks import MLP
+from twinax.networks import MLP, Encoded
 from twinax.offline._agent import Link
 from twinax.offline._encoder_steps import encoder_steps
 from twinax.offline._judge import Judging
-from twinax.offline.networks import Actor, Encoded, Value
+from twinax.offline.networks import Actor, Value
 from twinax.problem import State
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from twinax.offline._sampling import (
     sample_batch,
     stacked_frames,
 )
+from twinax.ranges import check_range
 from twinax.types import Array, Float, Int
 
 SLACK = 1e-6
@@ -53,8 +54,7 @@ class GoalMixture:
                 f"current, trajectory and random are {self.current}, {self.trajectory} and {self.random}; "
                 "they must be probabilities that add up to 1"
             )
-        if self.start < 0:
-            raise TwinaxError(f"start is {self.start}; it must be at least 0")
+        check_range(self, "at least 0", "start")
 
 
 LATER = GoalMixture()
@@ -80,10 +80,8 @@ class GoalOptions:
     """Steps to a subgoal of a hierarchical agent; 0 for none."""
 
     def __post_init__(self):
-        if not 0 < self.gamma < 1:
-            raise TwinaxError(f"gamma is {self.gamma}; it must be between 0 and 1, neither of them")
-        if self.subgoal_steps < 0:
-            raise TwinaxError(f"subgoal_steps is {self.subgoal_steps}; it must be at least 0")
+        check_range(self, "between 0 and 1, neither of them", "gamma")
+        check_range(self, "at least 0", "subgoal_steps")
 
 
 _CONTRASTIVE = GoalOptions()

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from twinax.errors import TwinaxError, UnknownName, require
+from twinax.mapped_files import Origin
 from twinax.offline._columns import existing, joined, joined_on_disk, row_count
 from twinax.offline._dataset import Dataset, from_arrays
-from twinax.offline._mapped import Origin
 from twinax.offline._notes import say_unused
 
 _MINARI = ("observations", "actions", "rewards", "terminations", "truncations")

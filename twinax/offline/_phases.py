@@ -20,6 +20,7 @@ from twinax.offline._sampling import BatchOptions, batch_draws, sample_batch
 from twinax.offline._tasks import Task
 from twinax.optimizer import Optimizer
 from twinax.problem import State
+from twinax.ranges import check_range
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +66,7 @@ class Phases:
             data = self.datasets["finetune"]
             if not data.rewards[data.drawable].any():
                 raise data.error(f"every reward is 0, so {self.agent.name} cannot infer a task from them")
-        if self.pretrain_steps < 0:
-            raise TwinaxError(f"pretrain_steps is {self.pretrain_steps}; it must be at least 0")
+        check_range(self, "at least 0", "pretrain_steps")
         if self.pretrain_steps and "pretrain" not in self.datasets and self.pretrained is None:
             raise TwinaxError(f"pretrain_steps is {self.pretrain_steps}, but there are no pretraining data")
         if not self.pretrain_steps and "finetune" not in self.datasets:

@@ -34,7 +34,7 @@ INFERRED_FROM = 10_000
 """Rows of labelled data from which a task's latent is inferred."""
 MEMORY = {
     "networks": "the networks (agent.hidden)",
-    "carry.memory": "the imagined steps (agent.rollouts, agent.rollout_steps)",
+    "carry.memory": "the imagined steps (agent.num_model_rollouts, agent.num_model_rollout_steps)",
     "draws": "a batch (trainer.batch_size)",
     "step": "a batch in the networks (trainer.batch_size, agent.hidden)",
     "data": "the data (data.rows, data.mapped)",
@@ -52,7 +52,7 @@ class Offline(Phases, Problem):
             "normaliser": statistics_of(self.normaliser, self.widths),
         }
         if self.latent:
-            carry["latent"] = np.zeros(getattr(self.agent, "width"), np.float32)  # noqa: B009 - of these agents only
+            carry["latent"] = np.zeros(getattr(self.agent, "latent_dim"), np.float32)  # noqa: B009 - of these agents only
         if memory := self.agent.memory(self.widths):
             carry["memory"] = memory
         fresh = dataclasses.replace(first_state(self.agent, self.widths, self.optimizer, seed), carry=carry)
@@ -90,7 +90,7 @@ class Offline(Phases, Problem):
             return logs
 
         draws = {name: blank(draw.shape, _kind(draw)) for name, draw in self.draws().items()}
-        latent = {"latent": blank((getattr(self.agent, "width", 1),))}
+        latent = {"latent": blank((getattr(self.agent, "latent_dim", 1),))}
         given = (*shapes_of(build), draws, self.arrays(), latent)
         logs = jax.eval_shape(log, *jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), given))
         return {phase: tuple(terms) for phase, terms in logs.items()}
@@ -272,12 +272,12 @@ def problem(
     datasets = {"pretrain": pretraining, "finetune": finetuning}
     needs_goals = "goals" in agent.needs
     if needs_goals and goals is None:
-        if not 0 < agent.discount < 1:
+        if not 0 < agent.gamma < 1:
             raise TwinaxError(
-                f"discount is {agent.discount}, but {agent.name} draws goals at a distance of about 1 / (1 - discount) "
+                f"gamma is {agent.gamma}, but {agent.name} draws goals at a distance of about 1 / (1 - gamma) "
                 "steps; it must be between 0 and 1, neither of them"
             )
-        goals = dataclasses.replace(goal_preset(agent.name), gamma=agent.discount)
+        goals = dataclasses.replace(goal_preset(agent.name), gamma=agent.gamma)
     return Offline(
         agent=agent,
         datasets={phase: data for phase, data in datasets.items() if data is not None},

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from twinax.errors import TwinaxError, UnknownName
+from twinax.mapped_files import Origin, row_blocks
 from twinax.memory import available_memory
+from twinax.npz_files import npz_names, npz_sizes, read_npz, write_npz
 from twinax.offline._columns import column, existing, joined, joined_on_disk, row_count
 from twinax.offline._d4rl import read_d4rl
 from twinax.offline._dataset import FIELDS, Dataset, from_arrays
 from twinax.offline._ends import CUT, OVER, flags_of, missing_ends
 from twinax.offline._hdf5 import hdf5_size, read_minari
-from twinax.offline._mapped import Origin, row_blocks
 from twinax.offline._notes import say, say_unused
 from twinax.offline._tables import HDF5, LARGE, chosen_rows, opened_table, table_names
-from twinax.offline.npz_files import npz_names, npz_sizes, read_npz, write_npz
 from twinax.recipe import remembered
 
 OGBENCH_FIELDS = ("observations", "actions", "terminals", "rewards", "masks", *CUT)

@@ -12,6 +12,7 @@ from typing import Any
 from twinax import ops
 from twinax.errors import TwinaxError
 from twinax.noise import Draw
+from twinax.ranges import check_range
 from twinax.types import Array, Int, Shaped
 
 Arrays = Mapping[str, Any]
@@ -35,16 +36,9 @@ class BatchOptions:
     """Pixels by which a crop may be shifted each way."""
 
     def __post_init__(self):
-        for label, least in (("batch_size", 1), ("frame_stack", 1), ("pad", 0)):
-            if (value := getattr(self, label)) < least:
-                raise TwinaxError(f"{label} is {value}; it must be at least {least}")
-        if not 0 <= self.augment <= 1:
-            raise TwinaxError(f"augment is {self.augment}; it must be between 0 and 1")
-
-
-def number_of_rows(arrays: Arrays) -> int:
-    """Rows that may be drawn."""
-    return arrays["drawable" if "drawable" in arrays else "observations"].shape[0]
+        check_range(self, "at least 1", "batch_size", "frame_stack")
+        check_range(self, "at least 0", "pad")
+        check_range(self, "between 0 and 1", "augment")
 
 
 def batch_draws(options: BatchOptions, size: int) -> dict[str, Draw]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from twinax.mapped_files import Origin, gathered, kept, write_blocks
 from twinax.memory import is_mapped
+from twinax.npz_files import npz_names, read_npy_directory, read_npz
 from twinax.offline._hdf5 import hdf5_array, hdf5_dataset, hdf5_names, on_disk, opened_hdf5
-from twinax.offline._mapped import Origin, gathered, kept, write_blocks
-from twinax.offline.npz_files import npz_names, read_npy_directory, read_npz
 
 HDF5 = (".hdf5", ".h5")
 LARGE = ("observations", "actions", "next_observations")

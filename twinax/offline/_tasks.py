@@ -24,6 +24,7 @@ from twinax.offline._dataset import OUTSIDE, Dataset
 from twinax.offline._notes import say
 from twinax.parts import Picture
 from twinax.problem import Metrics
+from twinax.ranges import check_range
 
 SHOWN = 24
 """Episodes whose paths a picture shows: more would hide each other."""
@@ -92,8 +93,7 @@ class MazeTask(Task):
 
     def __post_init__(self):
         require_reach(self.reach)
-        if self.episodes < 1:
-            raise TwinaxError(f"episodes is {self.episodes}; it must be at least 1")
+        check_range(self, "at least 1", "episodes")
         self.maze.require_free(self.place)
 
     @property
@@ -180,7 +180,7 @@ class GymnasiumTask(Task):
     """Its id, such as Pendulum-v1."""
     episodes: int = 50
     """Episodes of an evaluation."""
-    copies: int = 10
+    num_envs: int = 10
     """Environments that run at once."""
     seed: int = 0
     """Of the first copy; every evaluation begins with it."""
@@ -191,13 +191,11 @@ class GymnasiumTask(Task):
 
     @property
     def own_seeds(self) -> str:  # type: ignore[override]
-        last = self.seed + min(self.copies, self.episodes) - 1
+        last = self.seed + min(self.num_envs, self.episodes) - 1
         return f"episodes of {self.name} begin with its own seeds {self.seed} to {last}, whatever the draws"
 
     def __post_init__(self):
-        for label in ("episodes", "copies", "frame_stack"):
-            if getattr(self, label) < 1:
-                raise TwinaxError(f"{label} is {getattr(self, label)}; it must be at least 1")
+        check_range(self, "at least 1", "episodes", "num_envs", "frame_stack")
 
     def require_like(self, observation: tuple[int, ...], actions: int) -> None:
         require("gymnasium", "offline", "evaluating in Gymnasium environments")
@@ -232,7 +230,7 @@ class GymnasiumTask(Task):
         require("gymnasium", "offline", "evaluating in Gymnasium environments")
         from twinax.offline._gymnasium import clipped_to_box, make, scaled_to_box
 
-        copies = min(self.copies, self.episodes)
+        copies = min(self.num_envs, self.episodes)
         worlds = [make(self.name, self.settings) for _ in range(copies)]
         quota = [self.episodes // copies + (k < self.episodes % copies) for k in range(copies)]
         own = worlds[0].action_space

@@ -87,7 +87,7 @@ def followed(agent: Agent, state: State, phase: str, full: Any) -> dict[str, Any
     before = {name: state.targets[name] for name in agent.followed[phase]}
 
     def move() -> dict[str, Any]:
-        return {name: ema(target, state.networks[name], agent.target_rate) for name, target in before.items()}
+        return {name: ema(target, state.networks[name], agent.tau) for name, target in before.items()}
 
     if phase == "finetune" and agent.follows_when_full:
         moved = (move() if full else before) if isinstance(full, bool) else ops.cond(full, move, lambda: before)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
 
 from twinax import ops, tree
-from twinax.networks import MLP, Ensemble, Linear, Normal, join_inputs
+from twinax.networks import MLP, Encoded, Ensemble, Linear, Normal, join_inputs
 from twinax.types import Array, Float
 
 LOG_STD = (-5.0, 2.0)
@@ -22,29 +22,6 @@ STDS = ("one", "free", "state")
 """An actor's standard deviation: 1, a learned vector, or a layer."""
 HEAD_SCALE = 0.01
 """Scale of the variance of an actor's last weights: its first actions are near zero."""
-
-
-class Encoded(eqx.Module):
-    """A network with encoders of its own: `net(encoder(observations), *rest)`.
-
-    >>> rng = np.random.default_rng(0)
-    >>> encoder = MLP.xavier(rng, 3, (8,), 4)
-    >>> Encoded(encoder, MLP.xavier(rng, 4, (8,), 2))(np.zeros((5, 3), np.float32)).shape
-    (5, 2)
-    """
-
-    encoder: Any
-    net: Any
-    arguments: int = eqx.field(static=True, default=1)
-    """How many of the first arguments it encodes: a metric of a state and a goal encodes both, and where it is 0 the
-    network reads what was encoded before."""
-    goal_encoder: Any = None
-    """That of the argument after these, a goal, where it has another."""
-
-    def __call__(self, *parts: Any) -> Any:
-        encoders = [self.encoder] * self.arguments + ([] if self.goal_encoder is None else [self.goal_encoder])
-        read = [part if part is None else encode(part) for encode, part in zip(encoders, parts, strict=False)]
-        return self.net(*read, *parts[len(encoders) :])
 
 
 class Value(eqx.Module):
@@ -126,6 +103,8 @@ class Bilinear(eqx.Module):
     """Of a state and an action: an ensemble, perhaps behind an encoder."""
     psi: Any
     """Of a goal."""
+    SIDES: ClassVar = {"phi": "state", "psi": "goal"}
+    """What each side places, and its encoder reads: how Flax's files of parameters are read."""
 
     @classmethod
     def init(
@@ -156,6 +135,7 @@ class Metric(eqx.Module):
 
     phi: Any
     """Of a state or a goal: an ensemble, perhaps behind an encoder."""
+    SIDES: ClassVar = {"phi": "state"}
 
     @classmethod
     def init(

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jax.experimental import io_callback
 
-from twinax.ops import MASKED, _gates
+from twinax.ops import MASKED, _layers
 from twinax.ops._axis import current_seed_axis, current_shards
 from twinax.ops._order import index_bits
 from twinax.ops.windows import same_padding
@@ -46,7 +46,8 @@ stop_gradient = lax.stop_gradient
 where: Callable[..., jax.Array] = jnp.where  # type: ignore[assignment]
 exp, log, sqrt, cos, sin, tanh = jnp.exp, jnp.log, jnp.sqrt, jnp.cos, jnp.sin, jnp.tanh
 minimum, maximum, sigmoid, relu = jnp.minimum, jnp.maximum, jax.nn.sigmoid, jax.nn.relu
-einsum = jnp.einsum
+softplus, gelu, einsum = jax.nn.softplus, jax.nn.gelu, jnp.einsum
+sum, mean, max, min, prod, any, all = jnp.sum, jnp.mean, jnp.max, jnp.min, jnp.prod, jnp.any, jnp.all
 
 
 def abs(x):
@@ -132,12 +133,8 @@ def one_hot(index, size, dtype):
     return jax.nn.one_hot(index, size, dtype=_dtype(dtype))
 
 
-concat, stack, flip = jnp.concatenate, jnp.stack, jnp.flip
-move_axis, roll = jnp.moveaxis, jnp.roll
-
-
-def broadcast(x, shape):
-    return jnp.broadcast_to(x, shape)
+concat, stack, broadcast = jnp.concatenate, jnp.stack, jnp.broadcast_to
+flip, move_axis, roll = jnp.flip, jnp.moveaxis, jnp.roll
 
 
 def searchsorted(sorted_values, values, right):
@@ -147,56 +144,20 @@ def searchsorted(sorted_values, values, right):
     return jnp.searchsorted(sorted_values, values, side=side, method=method).astype(jnp.int32)
 
 
-def softplus(x):
-    return jax.nn.softplus(x)
-
-
 def leaky_relu(x, slope):
     return where(x > 0, x, slope * x)
-
-
-def gelu(x, approximate):
-    return jax.nn.gelu(x, approximate=approximate)
 
 
 def elu(x):
     return where(x > 0, x, jnp.expm1(where(x > 0, 0.0, x)))
 
 
-def sum(x, axis):
-    return jnp.sum(x, axis)
-
-
-def mean(x, axis):
-    return jnp.mean(x, axis)
-
-
 def var(x, axis, ddof):
     return jnp.var(x, axis, ddof=ddof)
 
 
-def max(x, axis):
-    return jnp.max(x, axis)
-
-
-def min(x, axis):
-    return jnp.min(x, axis)
-
-
 def argmax(x):
     return jnp.argmax(x, -1).astype(jnp.int32)
-
-
-def prod(x, axis):
-    return jnp.prod(x, axis)
-
-
-def any(x, axis):
-    return jnp.any(x, axis)
-
-
-def all(x, axis):
-    return jnp.all(x, axis)
 
 
 def cumsum(x, axis):
@@ -250,23 +211,7 @@ def layer_norm(x, weight, bias, eps):
     return y if bias is None else y + bias
 
 
-def group_norm(x, groups, weight, bias, eps):
-    flat = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
-    y = layer_norm(flat, None, None, eps).reshape(x.shape)
-    weight, bias = (p if p is None else p.reshape(-1, *[1] * (x.ndim - 2)) for p in (weight, bias))
-    y = y if weight is None else y * weight
-    return y if bias is None else y + bias
-
-
-def attention(query, key, value, mask, causal):
-    if causal:
-        before = jnp.tril(jnp.ones((query.shape[-2], key.shape[-2]), bool))
-        mask = before if mask is None else mask & before
-    weights = jnp.exp(log_softmax(query @ swap_last(key) / math.sqrt(query.shape[-1]), mask, -1))
-    return (weights if mask is None else where(mask, weights, 0)) @ value
-
-
-gru, lstm = _gates.gru, _gates.lstm
+gru, lstm, attention, group_norm = _layers.gru, _layers.lstm, _layers.attention, _layers.group_norm
 
 
 def conv2d(x, weight, bias, stride, padding, dilation, groups, channels_last):

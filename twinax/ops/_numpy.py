@@ -8,7 +8,7 @@ from functools import partial
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax.ops import MASKED, _eager, _gates
+from twinax.ops import MASKED, _eager, _layers
 from twinax.ops._order import index_bits
 from twinax.ops.windows import same_padding
 
@@ -37,10 +37,6 @@ def where(condition, a, b):
     # Python numbers are weak here: they do not widen a float32 array, and 0.5 is not cut by an integer one.
     dtype = np.result_type(a, b)
     return np.where(condition, np.asarray(a, dtype), np.asarray(b, dtype))
-
-
-def take(x, index, axis):
-    return np.take(x, index, axis=axis)
 
 
 def take_along(x, index):
@@ -96,19 +92,8 @@ def one_hot(index, size, dtype):
     return (np.asarray(index)[..., None] == np.arange(size)).astype(dtype if isinstance(dtype, str) else dtype.dtype)
 
 
-def concat(arrays, axis):
-    return np.concatenate(arrays, axis)
-
-
-def stack(arrays, axis):
-    return np.stack(arrays, axis)
-
-
+take, concat, stack, broadcast = np.take, np.concatenate, np.stack, np.broadcast_to
 flip, move_axis, roll = np.flip, np.moveaxis, np.roll
-
-
-def broadcast(x, shape):
-    return np.broadcast_to(x, shape)
 
 
 def searchsorted(sorted_values, values, right):
@@ -116,7 +101,8 @@ def searchsorted(sorted_values, values, right):
 
 
 exp, log, sqrt, abs, cos, sin, tanh = np.exp, np.log, np.sqrt, np.abs, np.cos, np.sin, np.tanh
-minimum, maximum = np.minimum, np.maximum
+minimum, maximum, einsum = np.minimum, np.maximum, np.einsum
+sum, mean, max, min, prod, any, all = np.sum, np.mean, np.max, np.min, np.prod, np.any, np.all
 
 
 def cos_pi(x):
@@ -150,40 +136,12 @@ def elu(x):
     return where(x > 0, x, np.expm1(np.minimum(x, 0)))
 
 
-def sum(x, axis):
-    return np.sum(x, axis)
-
-
-def mean(x, axis):
-    return np.mean(x, axis)
-
-
 def var(x, axis, ddof):
     return np.var(x, axis, ddof=ddof)
 
 
-def max(x, axis):
-    return np.max(x, axis)
-
-
-def min(x, axis):
-    return np.min(x, axis)
-
-
 def argmax(x):
     return np.argmax(x, -1).astype(np.int32)
-
-
-def prod(x, axis):
-    return np.prod(x, axis)
-
-
-def any(x, axis):
-    return np.any(x, axis)
-
-
-def all(x, axis):
-    return np.all(x, axis)
 
 
 def cumsum(x, axis):
@@ -236,23 +194,7 @@ def layer_norm(x, weight, bias, eps):
     return y if bias is None else y + bias
 
 
-def group_norm(x, groups, weight, bias, eps):
-    flat = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
-    y = layer_norm(flat, None, None, eps).reshape(x.shape)
-    weight, bias = (p if p is None else p.reshape(-1, *[1] * (x.ndim - 2)) for p in (weight, bias))
-    y = y if weight is None else y * weight
-    return y if bias is None else y + bias
-
-
-def attention(query, key, value, mask, causal):
-    if causal:
-        before = np.tril(np.ones((query.shape[-2], key.shape[-2]), bool))
-        mask = before if mask is None else mask & before
-    weights = np.exp(log_softmax(query @ swap_last(key) / math.sqrt(query.shape[-1]), mask, -1))
-    return (weights if mask is None else where(mask, weights, 0)) @ value
-
-
-gru, lstm = _gates.gru, _gates.lstm
+gru, lstm, attention, group_norm = _layers.gru, _layers.lstm, _layers.attention, _layers.group_norm
 
 
 def conv2d(x, weight, bias, stride, padding, dilation, groups, channels_last):
@@ -286,9 +228,6 @@ def khot_rows(indices, table):
 def khot_linear(indices, weight, bias):
     y = khot_rows(indices, weight.T)
     return y if bias is None else y + bias
-
-
-einsum = np.einsum
 
 
 scan = partial(_eager.scan, np.stack)

@@ -78,7 +78,7 @@ def stop_gradient(x):
 where = torch.where
 exp, log, sqrt, cos, sin, tanh, abs = torch.exp, torch.log, torch.sqrt, torch.cos, torch.sin, torch.tanh, torch.abs
 minimum, maximum, sigmoid, relu = torch.minimum, torch.maximum, torch.sigmoid, torch.relu
-einsum = torch.einsum
+leaky_relu, elu, einsum = F.leaky_relu, F.elu, torch.einsum
 
 
 def cos_pi(x):
@@ -150,11 +150,7 @@ def one_hot(index, size, dtype):
     return (index.unsqueeze(-1) == torch.arange(size, device=index.device)).to(_dtype(dtype))
 
 
-concat, stack, move_axis = torch.cat, torch.stack, torch.movedim
-
-
-def roll(x, shift, axis):
-    return torch.roll(x, shift, axis)
+concat, stack, move_axis, roll = torch.cat, torch.stack, torch.movedim, torch.roll
 
 
 def flip(x, axis):
@@ -173,19 +169,11 @@ def softplus(x):
     return torch.logaddexp(x, torch.zeros((), dtype=x.dtype, device=x.device))
 
 
-def leaky_relu(x, slope):
-    return F.leaky_relu(x, slope)
-
-
 def gelu(x, approximate):
     return F.gelu(x, approximate="tanh" if approximate else "none")
 
 
-def elu(x):
-    return F.elu(x)
-
-
-sum = torch.sum  # an axis of None is the whole array
+sum, prod = torch.sum, torch.prod  # an axis of None is the whole array
 
 
 def mean(x, axis):
@@ -208,10 +196,6 @@ def argmax(x):
     return torch.argmax(x, -1).to(torch.int32)
 
 
-def prod(x, axis):
-    return torch.prod(x, axis)
-
-
 def any(x, axis):
     return torch.any(x) if axis is None else torch.any(x, axis)
 
@@ -232,7 +216,7 @@ def log_softmax(x, mask, axis):
     return torch.log_softmax(x if mask is None else torch.where(mask, x, MASKED), axis)
 
 
-linear = F.linear
+linear, group_norm = F.linear, F.group_norm
 
 
 def transpose(weight):
@@ -245,10 +229,6 @@ def least_squares(rows, wanted):
 
 def layer_norm(x, weight, bias, eps):
     return F.layer_norm(x, x.shape[-1:], weight, bias, eps)
-
-
-def group_norm(x, groups, weight, bias, eps):
-    return F.group_norm(x, groups, weight, bias, eps)
 
 
 def attention(query, key, value, mask, causal):

@@ -16,13 +16,7 @@ import numpy as np
 
 from twinax.bridge import to_numpy
 from twinax.engines import QUICK_COMPILE
-from twinax.parity._differentiate import (
-    LossResult,
-    Values,
-    differentiate_torch,
-    evaluate_numpy,
-    make_differentiate_jax,
-)
+from twinax.parity._differentiate import LossResult, Values, differentiate_torch, evaluate_numpy, make_differentiate_jax
 from twinax.problem import Inputs, Loss, Problem, State
 
 

@@ -13,12 +13,13 @@ import numpy as np
 from twinax import ops, ring, tree
 from twinax.arguments import checked
 from twinax.envs import Reference
-from twinax.errors import TwinaxError, UnknownName
+from twinax.errors import TwinaxError
 from twinax.networks import MLP, input_gradient
 from twinax.noise import Draw
 from twinax.ppo._hooks import Hooks
 from twinax.ppo._networks import make_mlp
 from twinax.problem import Loss, Terms
+from twinax.ranges import check_known, check_range
 from twinax.types import Array, Float
 
 NETWORK = "discriminator"
@@ -69,15 +70,11 @@ class AmpOptions:
     """Recorded steps of an iteration that go into the discriminator's memory."""
 
     def __post_init__(self):
-        if self.labels not in LABELS:
-            raise UnknownName("labels", self.labels, LABELS)
-        for name in ("batch", "updates", "memory", "kept"):
-            if getattr(self, name) < 1:
-                raise TwinaxError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        check_known(self, labels=LABELS)
+        check_range(self, "at least 1", "batch", "updates", "memory", "kept")
         if any(width < 1 for width in self.hidden):
             raise TwinaxError(f"hidden is {list(self.hidden)}; every width must be at least 1")
-        if not 0 <= self.remembered < 1:
-            raise TwinaxError(f"remembered is {self.remembered}; it must be at least 0 and below 1")
+        check_range(self, "at least 0 and below 1", "remembered")
 
 
 @tree.record

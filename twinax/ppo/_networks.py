@@ -13,17 +13,7 @@ import numpy as np
 from twinax import ops
 from twinax.envs import Actions, Discrete
 from twinax.errors import TwinaxError, UnknownName
-from twinax.networks import (
-    MLP,
-    Categorical,
-    Linear,
-    NetworkFactory,
-    NetworkSpec,
-    Normal,
-    acting,
-    activation,
-    make_own,
-)
+from twinax.networks import MLP, Categorical, Linear, NetworkFactory, NetworkSpec, Normal, acting, activation, make_own
 from twinax.noise import Draw
 from twinax.types import Array, Float
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from twinax.ppo._hooks import Hooks
 from twinax.ppo._losses import DEVIATIONS
 from twinax.ppo._networks import ActorCritic, make_networks, policy_kind
 from twinax.ppo._normaliser import RunningMoments, Scaling
+from twinax.ranges import check_range
 
 STANDARDISE = ("minibatch", "rollout", "none")
 STATISTICS = ("after_learning", "before_learning")
@@ -114,27 +114,12 @@ class Options:
     """Whether a run ends with a film and figures of one episode."""
 
     def __post_init__(self):
-        for label in (
-            "num_envs",
-            "num_steps",
-            "num_epochs",
-            "num_minibatches",
-            "groups",
-            "episodes",
-            "evaluation_steps",
-        ):
-            if (value := getattr(self, label)) < 1:
-                raise TwinaxError(f"{label} is {value}; it must be at least 1")
-        for label in ("gamma", "gae_lambda"):
-            if not 0 <= (value := getattr(self, label)) <= 1:
-                raise TwinaxError(f"{label} is {value}; it must be between 0 and 1")
-        for label in ("clip", "reward_scale"):
-            if not 0 < (value := getattr(self, label)) < math.inf:
-                raise TwinaxError(f"{label} is {value}; it must be finite and above 0")
-        kept = ("value_clip", "vf_coef", "ent_coef", "target_kl", "observation_limit", "observation_eps")
-        for label in kept:
-            if not 0 <= (value := getattr(self, label)) < math.inf:
-                raise TwinaxError(f"{label} is {value}; it must be finite and not negative")
+        check_range(self, "at least 1", "num_envs", "num_steps", "num_epochs", "num_minibatches")
+        check_range(self, "at least 1", "groups", "episodes", "evaluation_steps")
+        check_range(self, "between 0 and 1", "gamma", "gae_lambda")
+        check_range(self, "finite and above 0", "clip", "reward_scale")
+        check_range(self, "finite and not negative", "value_clip", "vf_coef", "ent_coef", "target_kl")
+        check_range(self, "finite and not negative", "observation_limit", "observation_eps")
         if any(width < 1 for width in self.hidden):
             raise TwinaxError(f"hidden is {list(self.hidden)}; every width must be at least 1")
         if self.pool < 0:

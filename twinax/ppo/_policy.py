@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,14 +32,11 @@ class Policy:
     """How observations are normalised by the moments."""
 
     @classmethod
-    def of(cls, problem: PPO, state: State | Mapping[str, Any]) -> Policy:
+    def of(cls, problem: PPO, state: State) -> Policy:
         """The policy of a state of one seed, from any engine."""
         if not isinstance(problem, PPO):
             raise TwinaxError(f"a policy is that of a PPO problem, not of a {type(problem).__name__}")
-        parts = state if isinstance(state, Mapping) else {"networks": state.networks, "carry": state.carry}
-        carry = parts["carry"]
-        moments = carry["observation"] if isinstance(carry, Mapping) else carry.observation
-        agent, moments = tree.map_leaves(_single, (parts["networks"]["agent"], moments))
+        agent, moments = tree.map_leaves(_single, (state.networks["agent"], state.carry.observation))
         bad = [name for name, leaf in tree.named_leaves((agent, moments)).items() if not np.isfinite(leaf).all()]
         if bad:
             raise TwinaxError(f"the policy is not finite: {len(bad)} of its arrays hold NaN or infinity")

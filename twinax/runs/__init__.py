@@ -53,24 +53,16 @@ __all__ = [
     "write_report",
 ]
 
-_HOMES = {
-    "CallbackFailed": "trainer",
+_TRAINER = ("CallbackFailed", "Diverged", "EvaluationFailed", "Interrupted", "Removed", "Run", "Training")
+_HOMES = dict.fromkeys((*_TRAINER, "resume", "train"), "trainer") | {
     "MLflow": "sink_mlflow",
+    "RunDirectory": "directory",
     "Sink": "sinks",
     "Start": "sinks",
     "TensorBoard": "sink_tensorboard",
     "Trackio": "sink_trackio",
-    "Training": "trainer",
     "WandB": "sink_wandb",
-    "Diverged": "trainer",
-    "EvaluationFailed": "trainer",
-    "Interrupted": "trainer",
-    "Removed": "trainer",
-    "Run": "trainer",
-    "RunDirectory": "directory",
     "find_runs": "directory",
-    "resume": "trainer",
-    "train": "trainer",
     "write_report": "report",
 }
 

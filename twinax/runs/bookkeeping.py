@@ -16,7 +16,7 @@ from typing import Any
 from twinax import recipe, tree
 from twinax.networks import num_parameters
 from twinax.problem import Problem, State
-from twinax.runs import checkpoint, episodes, metrics
+from twinax.runs import checkpoint, episodes, metrics, pictures
 from twinax.runs.deliveries import Deliveries
 from twinax.runs.directory import RunDirectory, builds_problem, container
 from twinax.runs.divergence import Watch, doubt
@@ -65,7 +65,9 @@ class Bookkeeping:
         before, self.speed, self.compile_seconds = (_number(timing, name) for name in TIMES)
         self.summary: dict[str, Any] = {}
         self.logger = Logger(rows=rows)
-        self.progress = Progress(label or f"{plan.mode} seed {plan.seed}", plan.steps, done, show, problem.present.unit)
+        self.progress = Progress(
+            label or f"{plan.mode} {named_seeds(plan)}", plan.steps, done, show, problem.present.unit
+        )
         self.changes: dict[str, Any] = {}
         """Settings that callbacks changed, for the checkpoint."""
         self.called = False
@@ -215,8 +217,20 @@ class Bookkeeping:
             self.note("tables", f"no tables: {error}")
         else:
             self._tables = {name: {"columns": list(one.columns), "rows": one.rows} for name, one in tables.items()}
-        if self._tables or "tables" in self._notes:
+        self._draw(state)
+        if self._tables or {"tables", "drawings"} & self._notes.keys():
             self._write_summary(self.summary["status"], **self._facts)
+
+    def _draw(self, state: State) -> None:
+        """Put pictures that the family draws at the end beside those of the last evaluation."""
+        if self.directory is None:
+            return
+        try:
+            drawn = self.problem.present.drawings(state)
+        except Exception as error:  # the same stranger's world
+            return self.note("drawings", f"no drawings: {error}")
+        if drawn:
+            pictures.add(self.directory.pictures_path, drawn, self.done)
 
     def _write_summary(self, status: str, **facts: Any) -> None:
         self.summary = self._summarize(status) | facts
@@ -274,6 +288,11 @@ def new_run(
             directory.write_origin(problem, settings)
         command = command_line(plan, settings is not None)
         yield stack.enter_context(Bookkeeping(problem, plan, directory, first, settings, command, **options))
+
+
+def named_seeds(plan: TrainOptions) -> str:
+    """The seeds of a run, by their first and last."""
+    return f"seed {plan.seed}" if plan.seeds == 1 else f"seeds {plan.seed} to {plan.seed + plan.seeds - 1}"
 
 
 def owed_row(meta: Mapping[str, Any], rows: Sequence[Row]) -> Row | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from twinax.errors import TwinaxError
+from twinax.ranges import is_number
 from twinax.runs import files, plain, sealed
 from twinax.train_options import TrainOptions
 
@@ -56,16 +57,12 @@ def run_of(directory: Path) -> Path:
     return directory.parent.parent if directory.parent.name == "checkpoints" else directory.parent
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _is_window(value: Any) -> bool:
-    return value is None or isinstance(value, dict) and _is_number(value.get("sum")) and _is_count(value.get("count"))
+    return value is None or isinstance(value, dict) and is_number(value.get("sum")) and _is_count(value.get("count"))
 
 
 def _is_changes(value: Any) -> bool:
@@ -83,9 +80,9 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "step": (lambda value: _is_count(value) and value < 2**31, "a number of steps"),
     "bytes": (_is_count, "a number of bytes"),
     "sha256": (lambda value: isinstance(value, str), "a sum"),
-    "seconds": (lambda value: _is_number(value) and value >= 0, "a number of seconds"),
-    "speed": (lambda value: _is_number(value) and value >= 0, "a number of steps per second"),
-    "compile_seconds": (lambda value: _is_number(value) and value >= 0, "a number of seconds"),
+    "seconds": (lambda value: is_number(value) and value >= 0, "a number of seconds"),
+    "speed": (lambda value: is_number(value) and value >= 0, "a number of steps per second"),
+    "compile_seconds": (lambda value: is_number(value) and value >= 0, "a number of seconds"),
     "owed": (lambda value: value is None or isinstance(value, dict), "a row of the log"),
     "changes": (_is_changes, "settings that were changed"),
     "called": (lambda value: isinstance(value, bool), "yes or no"),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from twinax.errors import TwinaxError
+from twinax.ranges import is_number
 from twinax.runs import files, plain
 
 Row = dict[str, Any]
@@ -171,14 +172,10 @@ def _row(line: str) -> Row | None:
         row = plain.loads(line)
     except ValueError:
         return None
-    if not isinstance(row, dict) or not _is_number(row.get("step")) or not 0 <= row["step"] < 2**31:
+    if not isinstance(row, dict) or not is_number(row.get("step")) or not 0 <= row["step"] < 2**31:
         return None
     seconds = row.get("seconds")
-    return row if isinstance(row["step"], int) and (seconds is None or _is_number(seconds)) else None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return row if isinstance(row["step"], int) and (seconds is None or is_number(seconds)) else None
 
 
 def _listed(parts: list[str]) -> str:

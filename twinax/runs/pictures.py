@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twinax.errors import TwinaxError
-from twinax.parts import Picture
+from twinax.parts import Drawn, Picture
 from twinax.runs import files, plain
 
 PREFIX = "picture/"
@@ -63,6 +63,14 @@ def save(path: Path, arrays: Mapping[str, np.ndarray], step: int, told: Mapping[
         path.parent.mkdir(parents=True, exist_ok=True)
         metadata = {"step": str(step), "pictures": drawn, "sum": _digest(arrays, step, drawn)}
         files.replace_file(path, encode(arrays, metadata))
+
+
+def add(path: Path, drawn: Mapping[str, Drawn], step: int) -> None:
+    """Put further pictures beside those of the last evaluation, in place of what had their names."""
+    arrays, told, _ = load(path)
+    kept = {name: array for name, array in arrays.items() if name.partition("/")[0] not in drawn}
+    new = {f"{name}/{own}": np.asarray(array) for name, one in drawn.items() for own, array in one.arrays.items()}
+    save(path, {**kept, **new}, step, {**told, **{name: one.picture for name, one in drawn.items()}})
 
 
 def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Picture], int]:

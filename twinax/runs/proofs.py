@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, TypeGuard
 
+from twinax.ranges import is_number
 from twinax.runs.glossary import title
-from twinax.runs.tables import anything, is_number, number, table
+from twinax.runs.tables import anything, number, table
 
 _MOST_ROWS = 10
 _SPEED = {

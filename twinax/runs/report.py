@@ -5,7 +5,6 @@ What stands in the files of a run is text to be escaped and numbers to be checke
 
 from __future__ import annotations
 
-import sys
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from html import escape
@@ -14,14 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from twinax import console
 from twinax.errors import TwinaxError, require
-from twinax.runs import episodes, files, maps, paths, plots, proofs, tables
+from twinax.ranges import is_number
+from twinax.runs import episodes, files, images, maps, paths, plots, proofs, tables
 from twinax.runs.curves import RunRecord, read_json, read_runs
 from twinax.runs.films import Film
 from twinax.runs.glossary import meaning, rank, tiles, title, titles_of
 from twinax.runs.page import page, section
 
-_KINDS = {"maps": maps.drawing, "paths": paths.drawing}
+_KINDS = {"maps": maps.drawing, "paths": paths.drawing, "images": images.drawing}
 """How pictures are drawn, by what a family says that they are (`twinax.parts.Picture`)."""
 _LARGEST_FILM = 5 * 10**6
 """Bytes of a film that still goes into the page, which has to stay one file that opens at once."""
@@ -49,7 +50,7 @@ def write_report(
     figures = out.parent / ("plots" if out.name == "report.html" else f"{out.stem}-plots")
     notes = [note for run in runs for note in run.notes]
     for note in notes:
-        (warn or _warn)(note)
+        (warn or console.warn)(note)
     shown_proofs = _proofs(
         [*paths, *(run.path for run in runs), out.parent]
     )  # first: reading can fail, drawing is slow
@@ -81,10 +82,6 @@ def _place(paths: Sequence[Path]) -> Path:
     if len(places) == 1:
         return paths[0] / "report.html"
     return (paths[0].parent if len({place.parent for place in places}) == 1 else Path()) / "comparison.html"
-
-
-def _warn(sentence: str) -> None:
-    print(f"warning: {sentence}", file=sys.stderr)
 
 
 def _head(runs: Sequence[RunRecord]) -> str:
@@ -239,5 +236,5 @@ def _file_name(name: str) -> str:
 
 
 def _short(value: Any) -> str:
-    numbers = isinstance(value, list) and value and all(map(tables.is_number, value))
+    numbers = isinstance(value, list) and value and all(map(is_number, value))
     return tables.number(float(np.mean(value)) if numbers else value)

@@ -120,12 +120,12 @@ def threads(mode: str) -> int:
     return os.cpu_count() or 1
 
 
-def command_line(plan: TrainOptions, configured: bool) -> str:
+def command_line(plan: TrainOptions, configured: bool, call: str = "train(problem") -> str:
     """The command that started this process, or the Python call when there was no configuration."""
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else ""
     if not configured or program in ("", "-c", "-m"):
         return (
-            f"twinax.train(problem, mode={plan.mode!r}, steps={plan.steps}, seed={plan.seed}, "
+            f"twinax.{call}, mode={plan.mode!r}, steps={plan.steps}, seed={plan.seed}, "
             f"seeds={plan.seeds}, dtype={plan.dtype!r}, noise={plan.noise!r}, device={plan.device!r})"
         )
     if program == "__main__.py":

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from twinax.ranges import is_number
 from twinax.runs.curves import RunRecord, common_unit
 from twinax.runs.glossary import rank, title
 
@@ -145,11 +146,6 @@ def _cell(value: Any) -> str:
         "verdict-" + number(value) if isinstance(value, bool) else "" if value is None or is_number(value) else "text"
     )
     return f'<td class="{kind}">{escape(number(value))}</td>'
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a number and not a yes or no."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _records(value: Any) -> bool:

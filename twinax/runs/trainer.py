@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from twinax import console
 from twinax.arguments import checked
 from twinax.errors import TwinaxError
 from twinax.parts import Unit
@@ -123,7 +123,7 @@ def resume(
     with ExitStack() as stack:
         if writes:
             stack.enter_context(directory.lock())
-        path = checkpoint.latest(directory.path, refused=(warn or _warn) if writes else _ignore)
+        path = checkpoint.latest(directory.path, refused=(warn or console.warn) if writes else _ignore)
         meta = checkpoint.read_meta(path)
         plan = _resumed_plan(directory, meta, changed, problem.present.unit)
         places = [*make_sinks(plan.logger), *sinks] if writes else []
@@ -132,7 +132,7 @@ def resume(
         state, meta = checkpoint.load(path, like=first)
         engine.load(state)
         if problem.present.not_saved:
-            (warn or _warn)(problem.present.not_saved)
+            (warn or console.warn)(problem.present.not_saved)
         done, window, settings, rows, logged = int(meta["step"]), meta.get("window"), meta.get("config"), [], 0
         if writes:
             for step in checkpoint.steps(directory.path):
@@ -142,14 +142,14 @@ def resume(
                 settings = container(config)
                 directory.write_config(settings, problem.present.sources)
             logged = metrics.last_step(directory.metrics_path)
-            rows = metrics.trim(directory.metrics_path, done, meta.get("log"), warn or _warn)
+            rows = metrics.trim(directory.metrics_path, done, meta.get("log"), warn or console.warn)
         book = Bookkeeping(
             problem,
             plan,
             directory if writes else None,
             first,
             settings,
-            str(meta.get("command") or command_line(plan, settings is not None)),
+            _commands(meta, command_line(plan, settings is not None, "resume(run")),
             done=done,
             rows=rows,
             timing=meta,
@@ -216,6 +216,12 @@ def _resumed_plan(
     return plan
 
 
+def _commands(meta: Mapping[str, Any], latest: str) -> str:
+    """What made a run: the command that began it and those that went on with it, a line for each."""
+    before = [line for line in str(meta.get("command") or "").split("\n") if line]
+    return "\n".join(before if before[-1:] == [latest] else [*before, latest])
+
+
 def _has_finished(directory: RunDirectory, done: int) -> bool:
     """Whether all that follows the last step was written as well: the summary that says so comes last."""
     try:
@@ -227,7 +233,3 @@ def _has_finished(directory: RunDirectory, done: int) -> bool:
 
 def _ignore(sentence: str) -> None:
     pass
-
-
-def _warn(sentence: str) -> None:
-    print(f"warning: {sentence}", file=sys.stderr)

@@ -12,14 +12,14 @@ from twinax.conf._registry import Preset
 
 STATES: dict[str, dict[str, Any]] = {
     "trainer": {"batch_size": 256, "steps": 1_500_000, "chunk": 100, "evaluate_every": 50_000},
-    "phases": {"pretrain": 1_000_000},
+    "phases": {"pretrain_steps": 1_000_000},
     "data": {"rows": 1_000_000, "finetune_rows": 500_000, "normalise": "normal"},
     "task": {"episodes": 50},
 }
 """What all runs on states share."""
 IMAGES: dict[str, dict[str, Any]] = {
     "trainer": {**STATES["trainer"], "steps": 350_000, "evaluate_every": 10_000},
-    "phases": {"pretrain": 250_000},
+    "phases": {"pretrain_steps": 250_000},
     "data": {**STATES["data"], "frame_stack": 3, "augment": 0.5},
     "task": STATES["task"],
 }
@@ -28,18 +28,18 @@ EXORL = ("cheetah", "walker", "quadruped", "jaco")
 
 PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     "infom": {
-        "cheetah": {"width": 128, "kl_weight": 0.05, "alpha": 0.3},
+        "cheetah": {"latent_dim": 128, "kl_weight": 0.05, "alpha": 0.3},
         "walker": {"kl_weight": 0.1, "alpha": 0.3},
         "quadruped": {"kl_weight": 0.005, "alpha": 0.3},
         "jaco": {"kl_weight": 0.2, "alpha": 0.1},
         "cube_single": {"kl_weight": 0.05, "expectile": 0.95, "alpha": 30.0},
-        "cube_double": {"width": 128, "kl_weight": 0.025, "expectile": 0.9, "alpha": 30.0},
-        "scene": {"width": 128, "kl_weight": 0.2, "expectile": 0.99, "alpha": 300.0},
-        "puzzle_4x4": {"width": 128, "kl_weight": 0.1, "expectile": 0.95, "alpha": 300.0},
+        "cube_double": {"latent_dim": 128, "kl_weight": 0.025, "expectile": 0.9, "alpha": 30.0},
+        "scene": {"latent_dim": 128, "kl_weight": 0.2, "expectile": 0.99, "alpha": 300.0},
+        "puzzle_4x4": {"latent_dim": 128, "kl_weight": 0.1, "expectile": 0.95, "alpha": 300.0},
         "visual_cube_single": {"kl_weight": 0.025, "expectile": 0.95, "alpha": 30.0},
-        "visual_cube_double": {"width": 128, "kl_weight": 0.01, "expectile": 0.9, "alpha": 30.0},
-        "visual_scene": {"width": 128, "kl_weight": 0.1, "expectile": 0.99, "alpha": 300.0},
-        "visual_puzzle_4x4": {"width": 128, "kl_weight": 0.1, "expectile": 0.95, "alpha": 300.0},
+        "visual_cube_double": {"latent_dim": 128, "kl_weight": 0.01, "expectile": 0.9, "alpha": 30.0},
+        "visual_scene": {"latent_dim": 128, "kl_weight": 0.1, "expectile": 0.99, "alpha": 300.0},
+        "visual_puzzle_4x4": {"latent_dim": 128, "kl_weight": 0.1, "expectile": 0.95, "alpha": 300.0},
     },
     "iql": {"cheetah": {"alpha": 1.0}, "cube_single": {"alpha": 1.0}},
     "rebrac": {
@@ -53,8 +53,8 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
         "visual_cube_single": {"repr_temp": 0.1},
     },
     "mbpo_rebrac": {
-        "cheetah": {"rollouts": 128, "rollout_steps": 1},
-        "cube_single": {"rollouts": 256, "rollout_steps": 2},
+        "cheetah": {"num_model_rollouts": 128, "num_model_rollout_steps": 1},
+        "cube_single": {"num_model_rollouts": 256, "num_model_rollout_steps": 2},
     },
     "crl_infonce": {
         "cheetah": {"alpha": 0.03},
@@ -95,8 +95,8 @@ def _contrast(value: str) -> list[str]:
 
 
 KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
-    "pretraining_steps": "phases.pretrain",
-    "finetuning_steps": "phases.finetune",
+    "pretraining_steps": "phases.pretrain_steps",
+    "finetuning_steps": "phases.finetune_steps",
     "pretraining_size": "data.rows",
     "finetuning_size": "data.finetune_rows",
     "log_interval": "trainer.log_every",
@@ -110,34 +110,43 @@ KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
     "restore_path": "phases.pretrained",
     "agent.lr": "optimizer.learning_rate",
     "agent.batch_size": "trainer.batch_size",
-    "agent.tau": "agent.target_rate",
-    "agent.latent_dim": "agent.width",
-    "agent.value_layer_norm": "agent.value_norm",
-    "agent.actor_layer_norm": "agent.actor_norm",
     "agent.actor_loss": "agent.extraction",
     "agent.const_std": _std,
     "agent.alpha_awr": "agent.alpha",
-    "agent.actor_noise": "agent.noise",
+    "agent.actor_noise": "agent.policy_noise",
     "agent.actor_noise_clip": "agent.noise_clip",
-    "agent.repr_noise_clip": "agent.repr_clip",
-    "agent.num_flow_goals": "agent.goals",
     "agent.num_flow_steps": "agent.flow_steps",
-    "agent.clip_flow_goals": "agent.clip_goals",
-    "agent.critic_latent_type": "agent.latents",
     "agent.normalize_q_loss": "agent.normalise",
-    "agent.num_model_rollouts": "agent.rollouts",
-    "agent.num_model_rollout_steps": "agent.rollout_steps",
     "agent.q_agg": "agent.aggregation",
     "agent.repr_agg": "agent.aggregation",
     "agent.logit_agg": "agent.aggregation",
-    "agent.orthonorm_coeff": "agent.orthonormal",
-    "agent.latent_mix_prob": "agent.mix",
     "agent.contrastive_loss": _contrast,
+    # Names that options had here before.
+    "agent.discount": "agent.gamma",
+    "agent.target_rate": "agent.tau",
+    "agent.actor_norm": "agent.actor_layer_norm",
+    "agent.value_norm": "agent.value_layer_norm",
+    "agent.width": "agent.latent_dim",
+    "agent.noise": "agent.policy_noise",
+    "agent.rollouts": "agent.num_model_rollouts",
+    "agent.rollout_steps": "agent.num_model_rollout_steps",
+    "agent.capacity": "agent.buffer_size",
+    "agent.repr_clip": "agent.repr_noise_clip",
+    "agent.goals": "agent.num_flow_goals",
+    "agent.clip_goals": "agent.clip_flow_goals",
+    "agent.latents": "agent.critic_latent_type",
+    "agent.mix": "agent.latent_mix_prob",
+    "agent.orthonormal": "agent.orthonorm_coeff",
+    "phases.pretrain": "phases.pretrain_steps",
+    "phases.finetune": "phases.finetune_steps",
+    "task.copies": "task.num_envs",
 }
 """Names of the published configurations, to the names here."""
 
 _LAYERS = "all networks have the same layers: agent.hidden=[512,512]"
-_NORMS = "this network has norms; those of values and of the actor are agent.value_norm and agent.actor_norm"
+_NORMS = (
+    "this network has norms; those of values and of the actor are agent.value_layer_norm and agent.actor_layer_norm"
+)
 _GOALS = "goals are drawn as the agent's published settings say; in Python, problem(goals=...) takes others"
 _PARTS = ("actor", "value", "reward", "transition", "intention_encoder", "forward_repr", "backward_repr")
 HINTS: dict[str, str] = {

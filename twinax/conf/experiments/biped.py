@@ -12,12 +12,7 @@ from twinax.brax.habits import ALWAYS, DEFAULTS, WITHIN, combined, refuse_what_b
 from twinax.conf._mirror import CHOSEN, make_options, mirror
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import train_options
-from twinax.conf.experiments.ppo import (
-    KEY_ALIASES,
-    Learning,
-    annealed,
-    options,
-)
+from twinax.conf.experiments.ppo import KEY_ALIASES, Learning, annealed, options
 from twinax.engines import check_memory, num_processes
 from twinax.envs import Reference
 from twinax.envs.biped import Biped, Ranges, check_reference, motion_features, scripted_gait

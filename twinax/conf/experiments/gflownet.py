@@ -11,12 +11,22 @@ from typing import Any
 
 from twinax import Optimizer
 from twinax.conf._mirror import CHOSEN, make_options, mirror, open_section, sections_of
-from twinax.conf._networks import NetworkSection, make_network
+from twinax.conf._networks import WorldNetworkSection, make_network
 from twinax.conf._registry import Experiment, Group, Preset
 from twinax.conf._sections import BatchSection, Root, at_least
+from twinax.conf.experiments import _gflownet_dag
+from twinax.conf.experiments._gflownet_sequences import SEQUENCES
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError
-from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, ReplayOptions, objectives, problem
+from twinax.gflownet import (
+    Exploration,
+    MetricOptions,
+    PolicyOptions,
+    ReplayOptions,
+    TargetOptions,
+    objectives,
+    problem,
+)
 from twinax.registry import import_code
 
 MOST_LOG_Z = 1_000_000
@@ -53,7 +63,7 @@ class GflownetOptimizer(mirror(Optimizer, leave_out=["rates", "clip_by"])):
 
 
 @dataclass
-class PolicySection(mirror(PolicyOptions), NetworkSection):
+class PolicySection(mirror(PolicyOptions), WorldNetworkSection):
     """The networks."""
 
 
@@ -72,6 +82,7 @@ class GflownetRoot(Root):
     exploration: Any = field(default_factory=mirror(Exploration))
     replay: Any = field(default_factory=mirror(ReplayOptions))
     metrics: Any = field(default_factory=mirror(MetricOptions))
+    targets: Any = field(default_factory=mirror(TargetOptions))
     optimizer: GflownetOptimizer = field(default_factory=GflownetOptimizer)
 
 
@@ -121,6 +132,7 @@ KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
     "gflownet.temperature_logits": "exploration.temperature",
     "env.n_dim": "env.dim",
     "env.length": "env.side",
+    "data": "env.file",
     "environment": "env",
     "environment.dim": "env.dim",
     "environment.side": "env.side",
@@ -193,7 +205,8 @@ def build_problem(config: GflownetRoot):
         optimizer=make_options(config.optimizer, rates={"log_z": config.optimizer.log_z_learning_rate}),
         metrics=make_options(config.metrics),
         log_z=(objective.log_z_init,) * objective.log_z_size,
-        network=make_network(config.policy, "policy"),
+        targets=make_options(config.targets),
+        network=make_network(config.policy, "policy", env.default_network),
         replay=make_options(config.replay, "replay"),
     )
 
@@ -228,6 +241,8 @@ EXPERIMENT = Experiment(
                 **sections_of(ENVIRONMENTS, leave_out=["reward"]),
                 "hypergrid": Preset({"env": Grid()}, choose={"proxy": "easy"}),
                 "grid": GRID,
+                **SEQUENCES,
+                **_gflownet_dag.PRESETS,
             },
             open=open_section("environment", leave_out=["reward"]),
             registry=ENVIRONMENTS,

@@ -97,7 +97,7 @@ class TaskSection:
     """Id of the Gymnasium environment of task=gymnasium, such as Pendulum-v1; null for other tasks."""
     episodes: int = 64
     """Episodes that an evaluation plays."""
-    copies: int = 10
+    num_envs: int = 10
     """Environments of task=gymnasium that run at once."""
 
 
@@ -105,9 +105,9 @@ class TaskSection:
 class PhasesSection:
     """Pretraining without rewards, then finetuning with them."""
 
-    pretrain: int = 2_000
+    pretrain_steps: int = 2_000
     """Training steps of pretraining; the others of trainer.steps are finetuning."""
-    finetune: int | None = None
+    finetune_steps: int | None = None
     """Training steps of finetuning, in place of trainer.steps, which becomes the sum of both; null: trainer.steps
     counts."""
     pretrained: str | None = None
@@ -131,9 +131,9 @@ class OfflineRoot(Root):
     def __post_init__(self):
         # Written once: a run that is resumed is told trainer.steps only.
         phases = self.phases
-        if phases.finetune is not None:
-            at_least(0, phases__finetune=phases.finetune)
-            self.trainer.steps, phases.finetune = phases.pretrain + phases.finetune, None
+        if phases.finetune_steps is not None:
+            at_least(0, phases__finetune_steps=phases.finetune_steps)
+            self.trainer.steps, phases.finetune_steps = phases.pretrain_steps + phases.finetune_steps, None
 
 
 @dataclass
@@ -154,8 +154,8 @@ SMALL = {
 def build_problem(config: OfflineRoot):
     """The problem of a configuration."""
     at_least(1, data__rows=config.data.rows, data__finetune_rows=config.data.finetune_rows)
-    at_least(1, task__episodes=config.task.episodes, task__copies=config.task.copies)
-    at_least(0, phases__pretrain=config.phases.pretrain)
+    at_least(1, task__episodes=config.task.episodes, task__num_envs=config.task.num_envs)
+    at_least(0, phases__pretrain_steps=config.phases.pretrain_steps)
     at_least(1, data__frame_stack=config.data.frame_stack)
     if config.data.normalise not in NORMALISERS:
         raise UnknownName("data.normalise", config.data.normalise, NORMALISERS)
@@ -168,7 +168,7 @@ def build_problem(config: OfflineRoot):
     if sizes.images and config.task.name == "maze":
         raise TwinaxError("the data hold images, but the maze shows places; take task=gymnasium or task=none")
     kind = "none" if sizes.images else config.data.normalise
-    state, steps, statistics = None, config.phases.pretrain, None
+    state, steps, statistics = None, config.phases.pretrain_steps, None
     if config.phases.pretrained is not None:
         state, statistics = load_pretrained(config.phases.pretrained, agent, sizes)
         steps = int(state.step)
@@ -209,7 +209,7 @@ def make_task(config: OfflineRoot) -> Task | None:
         if section.env is None:
             raise TwinaxError("task=gymnasium needs the id of an environment, such as task.env=Pendulum-v1")
         frames = config.data.frame_stack
-        return GymnasiumTask(section.env, section.episodes, section.copies, seed=config.seed, frame_stack=frames)
+        return GymnasiumTask(section.env, section.episodes, section.num_envs, seed=config.seed, frame_stack=frames)
     if len(section.goal) != 2:
         raise TwinaxError(f"task.goal is {section.goal}; it must be [x, y] in cells of the maze")
     place = (section.goal[0], section.goal[1])

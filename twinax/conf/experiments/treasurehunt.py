@@ -59,7 +59,7 @@ class PresetSection:
     """Set of defaults, chosen with preset=NAME: default, seed or sorrel."""
     num_envs: int = 1
     """Worlds that are played at once in an epoch."""
-    train_steps: int = 1
+    gradient_steps: int = 1
     """Train steps of every learning agent after an epoch."""
 
 
@@ -98,6 +98,18 @@ KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
     "epochs": "trainer.steps",
     "preset.worlds": "preset.num_envs",
     "evaluation.worlds": "evaluation.num_envs",
+    "preset.train_steps": "preset.gradient_steps",
+    "model.quantiles": "model.num_quantiles",
+    "model.act_quantiles": "model.num_act_quantiles",
+    "model.cosines": "model.num_cosines",
+    "model.atoms": "model.num_atoms",
+    "model.low": "model.v_min",
+    "model.high": "model.v_max",
+    "model.target_rate": "model.tau",
+    "model.sync_every": "model.target_network_frequency",
+    "model.gamma": "replay.gamma",
+    "replay.memory": "replay.buffer_size",
+    "replay.frames": "replay.frame_stack",
     "env": "world",
     "model.use_jax": _mode,
     "use_jax": _mode,
@@ -107,13 +119,13 @@ KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
     "model.agent_vision_radius": "world.radius",
     "model.observation_spec": _observation,
     "model.layer_size": "model.width",
-    "model.n_quantiles": "model.quantiles",
-    "model.n_frames": "replay.frames",
+    "model.n_quantiles": "model.num_quantiles",
+    "model.n_frames": "replay.frame_stack",
     "model.n_step": "replay.n_step",
-    "model.memory_size": "replay.memory",
-    "model.sync_freq": "model.sync_every",
+    "model.memory_size": "replay.buffer_size",
+    "model.sync_freq": "model.target_network_frequency",
     "model.LR": "model.learning_rate",
-    "model.TAU": "model.target_rate",
+    "model.TAU": "model.tau",
     "model.GAMMA": "replay.gamma",
     "model.num_agents": "world.num_agents",
     "model.device": "trainer.device",
@@ -121,7 +133,7 @@ KEY_ALIASES: Mapping[str, str | Callable[[str], list[str]]] = {
 """Names of the original's configuration, to the names here."""
 
 HINTS = {
-    "model.model_update_freq": "one train step a turn is not offered; preset.train_steps sets how many follow an epoch",
+    "model.model_update_freq": "one train step a turn is not offered; preset.gradient_steps follow an epoch",
 }
 
 
@@ -133,7 +145,7 @@ def build_problem(config: TreasurehuntRoot):
             f"world={config.world.name} makes a {type(world).__name__}; several agents play a tx.envs.World"
         )
     at_least(0, players__random=players.random, players__seeker=players.seeker)
-    at_least(1, preset__num_envs=config.preset.num_envs, preset__train_steps=config.preset.train_steps)
+    at_least(1, preset__num_envs=config.preset.num_envs, preset__gradient_steps=config.preset.gradient_steps)
     at_least(1, evaluation__num_envs=config.evaluation.num_envs)
     scripted = {rule: Players(count, rule) for rule, count in vars(players).items() if count}
     count = world.num_agents - players.random - players.seeker
@@ -152,11 +164,11 @@ def build_problem(config: TreasurehuntRoot):
     return problem(
         world,
         {"iqn": learners, **scripted},
-        worlds=config.preset.num_envs,
-        train_steps=config.preset.train_steps,
+        num_envs=config.preset.num_envs,
+        gradient_steps=config.preset.gradient_steps,
         optimizer=make_options(config.optimizer),
         parallel=config.model.parallel,
-        evaluation_worlds=config.evaluation.num_envs,
+        evaluation_num_envs=config.evaluation.num_envs,
         evaluation_epsilon=config.evaluation.epsilon,
         film=config.evaluation.film,
     )
@@ -186,7 +198,7 @@ SEED = {
 SORREL = {
     **SEED,
     "replay": {"store_done": False, "clear_gap": False, "returns": False, "ring": False},
-    "model": {**SEED["model"], "act_quantiles": 12},
+    "model": {**SEED["model"], "num_act_quantiles": 12},
 }
 """The same with the original's habits: no episode ends, stale frames, a discount instead of n-step returns, and windows
 over slots in a row."""
@@ -194,16 +206,16 @@ over slots in a row."""
 DEFAULT = {
     "model": {
         "width": 64,
-        "quantiles": 8,
-        "act_quantiles": 8,
+        "num_quantiles": 8,
+        "num_act_quantiles": 8,
         "learning_rate": 1e-3,
-        "target_rate": 0.005,
-        "sync_every": 0,
+        "tau": 0.005,
+        "target_network_frequency": 0,
         "epsilon": 1.0,
         "epsilon_decay": 0.01,
         "epsilon_min": 0.02,
     },
-    "replay": {"memory": 4096},
+    "replay": {"buffer_size": 4096},
     "trainer": {"batch_size": 64, "steps": 800, "chunk": 10, "evaluate_every": 50},
 }
 """Learns in about a minute on two cores: small networks, four worlds, four train steps after each epoch."""
@@ -227,7 +239,7 @@ EXPERIMENT = Experiment(
             default="default",
             choices={
                 "default": Preset(
-                    {"preset": PresetSection(num_envs=4, train_steps=4), **DEFAULT},
+                    {"preset": PresetSection(num_envs=4, gradient_steps=4), **DEFAULT},
                     choose={"world": "treasurehunt_items"},
                 ),
                 "seed": Preset({"preset": PresetSection("seed"), **SEED}),

@@ -57,10 +57,11 @@ def _dress(mujoco: Any, model: Any) -> None:
         if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_PLANE:
             model.geom_rgba[geom, 3] = 0.0
         elif model.geom_matid[geom] < 0:
-            model.geom_rgba[geom] = COLOURS[_side(model, int(model.geom_bodyid[geom]))]
+            model.geom_rgba[geom] = COLOURS[side_of(model, int(model.geom_bodyid[geom]))]
 
 
-def _side(model: Any, body: int) -> str:
+def side_of(model: Any, body: int) -> str:
+    """left or right, by its name and those of the bodies above."""
     while body > 0:
         for side in ("left", "right"):
             if side in model.body(body).name:

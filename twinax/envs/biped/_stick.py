@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from twinax.envs._canvas import Canvas
+from twinax.envs.biped._render_child import side_of
 from twinax.envs.biped.mujoco_model import load_mujoco
 
 HEIGHT, SIDE, FRONT = 320, 360, 240
@@ -24,7 +25,7 @@ def draw(robot: Any, qpos: np.ndarray, push: np.ndarray) -> np.ndarray:
     data, base = mujoco.MjData(model), model.body(robot.base).id
     pushed = model.body(robot.push_body).id
     shown = [k for k in range(model.ngeom) if model.geom_type[k] != mujoco.mjtGeom.mjGEOM_PLANE]
-    sides = [_side(model, body) for body in range(model.nbody)]
+    sides = [side_of(model, body) for body in range(model.nbody)]
     reach, frames = 1.4 * _tall(model, data), []
     for pose, force in zip(qpos, push, strict=True):
         data.qpos[:] = pose
@@ -57,16 +58,6 @@ def _tall(model: Any, data: Any) -> float:
     mujoco.mj_kinematics(model, data)
     moves = model.geom_bodyid != 0
     return float((data.geom_xpos[moves, 2] + model.geom_rbound[moves]).max())
-
-
-def _side(model: Any, body: int) -> str:
-    """left or right, by its name and those of the bodies above."""
-    while body > 0:
-        for side in ("left", "right"):
-            if side in model.body(body).name:
-                return side
-        body = int(model.body_parentid[body])
-    return ""
 
 
 def _floor(canvas: Canvas, middle: float, reach: float) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from twinax.envs.biped._robot import Robot
 from twinax.envs.biped._state import Ranges, require_pair
-from twinax.errors import TwinaxError, UnknownName
+from twinax.errors import TwinaxError
+from twinax.ranges import check_known, check_range
 
 RUNNERS = ("c", "callback", "mjx")
 WALK_REWARDS = {
@@ -128,23 +129,15 @@ class BipedSettings:
     """Tilt of the base at which the robot has fallen, in rad."""
 
     def __post_init__(self):
-        if self.runner not in RUNNERS:
-            raise UnknownName("runner", self.runner, RUNNERS)
-        for name in ("substeps", "command_every", "push_steps"):
-            if getattr(self, name) < 1:
-                raise TwinaxError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("threads", "time_limit", "history", "push_every", "reset_joints", "reset_tilt"):
-            if getattr(self, name) < 0:
-                raise TwinaxError(f"{name} is {getattr(self, name)}; it must be at least 0")
-        for name in ("action_scale", "gait_period", "velocity_width", "yaw_width", "phase_width", "max_tilt"):
-            if getattr(self, name) <= 0:
-                raise TwinaxError(f"{name} is {getattr(self, name)}; it must be above 0")
+        check_known(self, runner=RUNNERS)
+        check_range(self, "at least 1", "substeps", "command_every", "push_steps")
+        check_range(self, "at least 0", "threads", "time_limit", "history", "push_every", "reset_joints", "reset_tilt")
+        check_range(self, "above 0", "action_scale", "gait_period", "velocity_width", "yaw_width")
+        check_range(self, "above 0", "phase_width", "max_tilt")
         if self.frictionloss is not None and self.frictionloss < 0:
             raise TwinaxError(f"frictionloss is {self.frictionloss}; it must be at least 0, or none for the MJCF's own")
-        if not 0 <= self.action_filter < 1:
-            raise TwinaxError(f"action_filter is {self.action_filter}; it must be at least 0 and below 1")
-        if not 0 <= self.command_zero <= 1:
-            raise TwinaxError(f"command_zero is {self.command_zero}; it must be between 0 and 1")
+        check_range(self, "at least 0 and below 1", "action_filter")
+        check_range(self, "between 0 and 1", "command_zero")
         for name in ("command_ahead", "command_left", "command_turn", "push_force", "height_band"):
             require_pair(name, getattr(self, name))
             low, high = getattr(self, name)

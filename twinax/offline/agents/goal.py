@@ -14,8 +14,8 @@ import numpy as np
 from twinax import ops
 from twinax.networks import MLP
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Link, Loss, Nets, Sizes, cloning_terms, guided, spread
-from twinax.offline._losses import advantage_weights, behaviour_cloning, goal_value_loss, regression, scaled
+from twinax.offline._agent import Agent, Link, Loss, Nets, Sizes, cloned, guided, spread
+from twinax.offline._losses import advantage_weights, goal_value_loss, regression, scaled
 from twinax.offline.agents.iql import IQL
 from twinax.offline.networks import Actor, LogParameter, Metric, Value
 from twinax.problem import Terms
@@ -43,16 +43,14 @@ class GCBC(Agent):
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         return {
-            "actor": Actor.init(rng, 2 * sizes.observation, self.hidden, sizes.action, norm=self.actor_norm),
+            "actor": Actor.init(rng, 2 * sizes.observation, self.hidden, sizes.action, norm=self.actor_layer_norm),
         }
 
     def losses(self, phase: str) -> dict[str, Loss]:
         return {"bc": self.cloning}
 
     def cloning(self, nets: Nets, batch, draws):
-        distribution = nets.online["actor"](batch["observations"], batch["actor_goals"])
-        loss = behaviour_cloning(distribution, batch["actions"])
-        return loss, Terms({"bc_loss": loss}, cloning_terms(distribution, batch, loss))
+        return cloned(nets.online["actor"](batch["observations"], batch["actor_goals"]), batch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +71,7 @@ class GCIVL(GCBC):
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         return {
-            "value": Value.init(rng, 2 * sizes.observation, self.hidden, members=2, norm=self.value_norm),
+            "value": Value.init(rng, 2 * sizes.observation, self.hidden, members=2, norm=self.value_layer_norm),
             **super().networks(rng, sizes),
         }
 
@@ -84,7 +82,7 @@ class GCIVL(GCBC):
         s, then, goals = batch["observations"], batch["next_observations"], batch["value_goals"]
         v, target = nets.online["value"](s, goals), nets.target["value"]
         rewards, masks = batch["relabeled_rewards"], batch["relabeled_masks"]
-        loss = goal_value_loss(v, target(s, goals), target(then, goals), rewards, masks, self.discount, self.expectile)
+        loss = goal_value_loss(v, target(s, goals), target(then, goals), rewards, masks, self.gamma, self.expectile)
         return loss, Terms({"value_loss": loss}, spread("v", ops.mean(v, 0)))
 
     def weighted(self, nets: Nets, distribution: Any, wanted: Any, now: tuple, later: tuple, alpha: float):
@@ -141,7 +139,7 @@ class HIQL(GCIVL):
     """Power of the advantage in the weights of the low level's cloning."""
     high_alpha: float = 3.0
     """Power of the advantage in the weights of the high level's cloning of subgoals."""
-    width: int = 10
+    latent_dim: int = 10
     """Width of a subgoal's representation, a point on a sphere."""
 
     name: ClassVar[str] = "hiql"
@@ -151,12 +149,12 @@ class HIQL(GCIVL):
     reads_goals: ClassVar[tuple[str, ...]] = ("subgoal", "high_actor")
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
-        d, width = sizes.observation, self.width
+        d, width = sizes.observation, self.latent_dim
         return {
-            "value": Value.init(rng, d + width, self.hidden, members=2, norm=self.value_norm),
-            "subgoal": MLP.xavier(rng, 2 * d, self.hidden, width, norm=self.value_norm),
-            "actor": Actor.init(rng, d + width, self.hidden, sizes.action, norm=self.actor_norm),
-            "high_actor": Actor.init(rng, 2 * d, self.hidden, width, norm=self.actor_norm),
+            "value": Value.init(rng, d + width, self.hidden, members=2, norm=self.value_layer_norm),
+            "subgoal": MLP.xavier(rng, 2 * d, self.hidden, width, norm=self.value_layer_norm),
+            "actor": Actor.init(rng, d + width, self.hidden, sizes.action, norm=self.actor_layer_norm),
+            "high_actor": Actor.init(rng, 2 * d, self.hidden, width, norm=self.actor_layer_norm),
         }
 
     def losses(self, phase: str) -> dict[str, Loss]:
@@ -174,7 +172,7 @@ class HIQL(GCIVL):
 
         v, rewards, masks = valued(nets.online, s), batch["relabeled_rewards"], batch["relabeled_masks"]
         now, following = valued(nets.target, s), valued(nets.target, then)
-        loss = goal_value_loss(v, now, following, rewards, masks, self.discount, self.expectile)
+        loss = goal_value_loss(v, now, following, rewards, masks, self.gamma, self.expectile)
         return loss, Terms({"value_loss": loss}, spread("v", ops.mean(v, 0)))
 
     def low(self, nets: Nets, batch, draws):
@@ -206,7 +204,7 @@ class HIQL(GCIVL):
 class QRL(GCBC):
     """Distances as large as they can be while no single step is longer than 1 (Wang et al., 2023)."""
 
-    width: int = 64
+    latent_dim: int = 64
     """Width of the representation in which distances are measured."""
     alpha: float = 0.003
     """Weight of cloning the data's actions in the actor's loss."""
@@ -221,9 +219,9 @@ class QRL(GCBC):
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
         return {
-            "metric": Metric.init(rng, d, self.hidden, self.width, members=1, norm=self.value_norm),
+            "metric": Metric.init(rng, d, self.hidden, self.latent_dim, members=1, norm=self.value_layer_norm),
             "multiplier": LogParameter(np.zeros((), np.float32)),
-            "dynamics": Value.init(rng, d + a, self.hidden, d, norm=self.value_norm),
+            "dynamics": Value.init(rng, d + a, self.hidden, d, norm=self.value_layer_norm),
             **super().networks(rng, sizes),
         }
 

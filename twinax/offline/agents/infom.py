@@ -8,14 +8,16 @@ from typing import Any, ClassVar
 
 from twinax import ops
 from twinax.errors import TwinaxError
+from twinax.networks import Encoded
 from twinax.noise import Draw
 from twinax.offline._agent import Agent, Loss, Nets, Sizes, acted, guided, sampled_actions, spread
 from twinax.offline._encoders import make_encoder
 from twinax.offline._losses import aggregate, euler, expectile, scaled, standard_normal_kl
 from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.reward import reward
-from twinax.offline.networks import STDS, Actor, Encoded, Intention, Value
+from twinax.offline.networks import STDS, Actor, Intention, Value
 from twinax.problem import Terms
+from twinax.ranges import check_known
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +27,8 @@ class InFOM(Agent):
     With an encoder the flow has one of its own, and it generates encoded states; the reward is a function of those.
     """
 
-    value_norm: bool = False
-    width: int = 512
+    value_layer_norm: bool = False
+    latent_dim: int = 512
     """Width of the latents that stand for intentions."""
     expectile: float = 0.9
     """Expectile of the returns over latents that Q approaches; above 0.5 it leans to the best."""
@@ -34,17 +36,17 @@ class InFOM(Agent):
     """Weight of the latents' divergence from a standard normal distribution."""
     alpha: float = 10.0
     """Weight of cloning the data's actions in the actor's loss."""
-    goals: int = 16
+    num_flow_goals: int = 16
     """Future states that the flow generates for a critic's target."""
     flow_steps: int = 10
     """Steps in which the flow is integrated."""
-    clip_goals: bool = True
+    clip_flow_goals: bool = True
     """Whether generated states are cut off at the data's range; encoded states have none."""
     aggregation: str = "min"
     """How the two critics become one Q in the actor's loss: min or mean."""
     normalise: bool = False
     """Whether the actor's objective is divided by the mean size of Q."""
-    latents: str = "prior"
+    critic_latent_type: str = "prior"
     """Where the latents of a critic's target are from: prior, or encoding (of the next state and action)."""
     std: str = "one"
     """Standard deviation of the actor: one (always 1), free (a learned vector) or state (a layer of its own)."""
@@ -64,40 +66,38 @@ class InFOM(Agent):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("aggregation", ("min", "mean"))
-        self.known("latents", ("prior", "encoding"))
-        self.known("std", STDS)
+        check_known(self, aggregation=("min", "mean"), critic_latent_type=("prior", "encoding"), std=STDS)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
-        critic = Value.init(rng, d + a, self.hidden, members=2, norm=self.value_norm)
-        field = Value.init(rng, 2 * d + 1 + a + self.width, self.hidden, d, norm=self.value_norm)
+        critic = Value.init(rng, d + a, self.hidden, members=2, norm=self.value_layer_norm)
+        field = Value.init(rng, 2 * d + 1 + a + self.latent_dim, self.hidden, d, norm=self.value_layer_norm)
         return {
             "critic": critic,
             "field": Encoded(make_encoder(self.encoder, rng, sizes.shape), field, 0) if self.encoder else field,
-            "intention": Intention.init(rng, d + a, self.hidden, self.width),
-            "actor": Actor.init(rng, d, self.hidden, a, std=self.std, norm=self.actor_norm),
+            "intention": Intention.init(rng, d + a, self.hidden, self.latent_dim),
+            "actor": Actor.init(rng, d, self.hidden, a, std=self.std, norm=self.actor_layer_norm),
             "reward": Value.init(rng, d, self.hidden),
         }
 
     def losses(self, phase: str) -> dict[str, Loss]:
         if phase == "pretrain":
             return {"flow_occupancy": self.occupancy, "bc": cloning}
-        if self.discount == 1:
-            raise TwinaxError("discount is 1, but infom's critic divides by 1 - discount; it must be less")
+        if self.gamma == 1:
+            raise TwinaxError("gamma is 1, but infom's critic divides by 1 - gamma; it must be less")
         return {"flow_occupancy": self.occupancy, "reward": reward, "critic": self.critic, "actor": self.actor}
 
     def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
         rows, d = sizes.batch, sizes.observation
         found = {
-            "latent": Draw((rows, self.width), "normal"),
+            "latent": Draw((rows, self.latent_dim), "normal"),
             "time": Draw((rows,)),
             "current": Draw((rows, d), "normal"),
             "future": Draw((rows, d), "normal"),
         }
         if phase == "finetune":
-            found["goals"] = Draw((self.goals, rows, d), "normal")
-            found["prior"] = Draw((rows, self.width), "normal")
+            found["goals"] = Draw((self.num_flow_goals, rows, d), "normal")
+            found["prior"] = Draw((rows, self.latent_dim), "normal")
             found |= sampled_actions(self.std, sizes, "action")
         return found
 
@@ -109,7 +109,7 @@ class InFOM(Agent):
             return field(x, ops.full((*x.shape[:-1], 1), t, x), *given)
 
         low, high = None, None
-        if self.clip_goals and not self.encoder:
+        if self.clip_flow_goals and not self.encoder:
             low, high = batch["observation_min"] + 1e-5, batch["observation_max"] - 1e-5
         return ops.stop_gradient(euler(velocity, noise, self.flow_steps, low, high))
 
@@ -140,7 +140,7 @@ class InFOM(Agent):
         wanted = ops.stop_gradient(nets.target["field"](between, t, then, next_action, z))
         away = wanted - nets.online["field"](between, t, fixed, a, z)
         future = ops.mean(away * away, -1)
-        matching = ops.mean((1 - self.discount) * current + self.discount * future)
+        matching = ops.mean((1 - self.gamma) * current + self.gamma * future)
         parts = {"flow_matching_loss": matching, "weighted_kl_loss": self.kl_weight * kl}
         loss = matching + parts["weighted_kl_loss"]
         shown = {"neg_elbo_loss": loss, "kl_loss": kl}
@@ -151,11 +151,11 @@ class InFOM(Agent):
     def critic(self, nets: Nets, batch, draws):
         s, a = batch["observations"], batch["actions"]
         z = draws["prior"]
-        if self.latents == "encoding":
+        if self.critic_latent_type == "encoding":
             z = nets.fixed["intention"](batch["next_observations"], batch["next_actions"]).sample(z)
         now = ops.stop_gradient(flow_states(batch)[0])
         goals = self.flow(nets.fixed["field"], draws["goals"], batch, now, a, z)
-        y = ops.stop_gradient(ops.mean(nets.fixed["reward"](goals), 0) / (1 - self.discount))
+        y = ops.stop_gradient(ops.mean(nets.fixed["reward"](goals), 0) / (1 - self.gamma))
         q = nets.online["critic"](s, a)
         loss = ops.mean(expectile(y[None] - q, self.expectile))
         value = aggregate(q, self.aggregation)

@@ -15,6 +15,7 @@ from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.reward import reward
 from twinax.offline.networks import STDS, Actor, Bilinear, Value
 from twinax.problem import Terms
+from twinax.ranges import check_known
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +25,7 @@ class Contrastive(Agent):
 
     alpha: float = 0.1
     """Weight of cloning the data's actions in the actor's loss."""
-    width: int = 512
+    latent_dim: int = 512
     """Width of the two representations whose product is the critic."""
     normalise: bool = True
     """Whether the actor's objective is divided by the mean size of Q."""
@@ -40,14 +41,14 @@ class Contrastive(Agent):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("std", STDS)
+        check_known(self, std=STDS)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
         return {
-            "critic": Bilinear.init(rng, d + a, d, self.hidden, self.width, norm=self.value_norm),
+            "critic": Bilinear.init(rng, d + a, d, self.hidden, self.latent_dim, norm=self.value_layer_norm),
             "reward": Value.init(rng, d, self.hidden),
-            "actor": Actor.init(rng, d, self.hidden, a, std=self.std, norm=self.actor_norm),
+            "actor": Actor.init(rng, d, self.hidden, a, std=self.std, norm=self.actor_layer_norm),
         }
 
     def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
@@ -107,7 +108,7 @@ class TDInfoNCE(Contrastive):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("aggregation", ("mean", "min"))
+        check_known(self, aggregation=("mean", "min"))
 
     def losses(self, phase: str) -> dict[str, Loss]:
         if phase == "pretrain":
@@ -133,7 +134,7 @@ class TDInfoNCE(Contrastive):
         following = nets.target["critic"](goals, then, ops.stop_gradient(next_actions))
         weights = ops.stop_gradient(ops.softmax(aggregate(following, self.aggregation)))
         ahead = -ops.sum(weights[None] * ops.log_softmax(later), -1)
-        loss = ops.mean((1 - self.discount) * row_entropy(mixed) + self.discount * ahead)
+        loss = ops.mean((1 - self.gamma) * row_entropy(mixed) + self.gamma * ahead)
         return loss, Terms({"contrastive_loss": loss}, accuracy(mixed))
 
     def member_logits(self, logits):

@@ -13,15 +13,17 @@ from twinax.offline._agent import (
     Nets,
     Sizes,
     acted,
+    cloned,
     cloning_terms,
     guided,
     latent_of,
     sampled_actions,
     spread,
 )
-from twinax.offline._losses import advantage_weights, behaviour_cloning, scaled, td_loss, value_loss
+from twinax.offline._losses import advantage_weights, scaled, td_loss, value_loss
 from twinax.offline.networks import STDS, Actor, Value
 from twinax.problem import Terms
+from twinax.ranges import check_known
 
 EXTRACTIONS = ("awr", "ddpgbc")
 
@@ -47,15 +49,14 @@ class IQL(Agent):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("extraction", EXTRACTIONS)
-        self.known("std", STDS)
+        check_known(self, extraction=EXTRACTIONS, std=STDS)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
         return {
-            "value": Value.init(rng, d, self.hidden, norm=self.value_norm),
-            "critic": Value.init(rng, d + a, self.hidden, members=2, norm=self.value_norm),
-            "actor": Actor.init(rng, d, self.hidden, a, std=self.std, norm=self.actor_norm),
+            "value": Value.init(rng, d, self.hidden, norm=self.value_layer_norm),
+            "critic": Value.init(rng, d + a, self.hidden, members=2, norm=self.value_layer_norm),
+            "actor": Actor.init(rng, d, self.hidden, a, std=self.std, norm=self.actor_layer_norm),
         }
 
     def losses(self, phase: str) -> dict[str, Loss]:
@@ -76,7 +77,7 @@ class IQL(Agent):
     def critic(self, nets: Nets, batch, draws):
         s, a, z = batch["observations"], batch["actions"], latent_of(batch)
         following = nets.fixed["value"](batch["next_observations"], z)
-        y = ops.stop_gradient(batch["rewards"] + self.discount * batch["masks"] * following)
+        y = ops.stop_gradient(batch["rewards"] + self.gamma * batch["masks"] * following)
         loss = td_loss(nets.online["critic"](s, z, a), y)
         return loss, Terms({"critic_loss": loss}, spread("q", y))
 
@@ -95,6 +96,4 @@ class IQL(Agent):
 
 def cloning(nets: Nets, batch, draws):
     """Behavioural cloning of the data's actions."""
-    distribution = nets.online["actor"](batch["observations"], latent_of(batch))
-    loss = behaviour_cloning(distribution, batch["actions"])
-    return loss, Terms({"bc_loss": loss}, cloning_terms(distribution, batch, loss))
+    return cloned(nets.online["actor"](batch["observations"], latent_of(batch)), batch)

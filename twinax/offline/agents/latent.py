@@ -13,20 +13,21 @@ from twinax.offline._losses import aggregate, goal_value_loss, off_diagonal, on_
 from twinax.offline.agents.iql import IQL
 from twinax.offline.networks import Metric, Value
 from twinax.problem import Terms
+from twinax.ranges import check_known
 
 
 @dataclass(frozen=True, eq=False)
 class LatentIQL(IQL):
     """Implicit Q-learning with a latent beside the state. In finetuning it is the one inferred from rewards."""
 
-    width: int = 512
+    latent_dim: int = 512
     """Width of latents and representations."""
 
     actor_sees: ClassVar[str] = "latent"
 
     def critics_and_actor(self, rng, sizes: Sizes) -> dict[str, Any]:
         """Value, critic and actor of implicit Q-learning, with a latent."""
-        return super().networks(rng, Sizes(sizes.observation + self.width, sizes.action, sizes.batch))
+        return super().networks(rng, Sizes(sizes.observation + self.latent_dim, sizes.action, sizes.batch))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ class HILP(LatentIQL):
     resets: ClassVar[tuple[str, ...]] = ("critic",)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
-        metric = Metric.init(rng, sizes.observation, self.hidden, self.width, norm=self.value_norm)
+        metric = Metric.init(rng, sizes.observation, self.hidden, self.latent_dim, norm=self.value_layer_norm)
         return {"metric": metric, **self.critics_and_actor(rng, sizes)}
 
     def losses(self, phase: str) -> dict[str, Loss]:
@@ -60,7 +61,7 @@ class HILP(LatentIQL):
     def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
         # Skills are learned in both phases, so both draw what implicit Q-learning draws.
         found = super().draws("finetune", sizes)
-        return {**found, "latent": Draw((sizes.batch, self.width), "normal")} if phase == "pretrain" else found
+        return {**found, "latent": Draw((sizes.batch, self.latent_dim), "normal")} if phase == "pretrain" else found
 
     def prepared(self, nets: Nets, batch, draws, phase):
         """Random directions as latents, and the way along them as rewards."""
@@ -82,7 +83,7 @@ class HILP(LatentIQL):
         ends = target.phi(goals)
         now, following = target.between(target.phi(s), ends), target.between(target.phi(then), ends)
         rewards, masks = batch["relabeled_rewards"], batch["relabeled_masks"]
-        loss = goal_value_loss(v, now, following, rewards, masks, self.discount, self.expectile)
+        loss = goal_value_loss(v, now, following, rewards, masks, self.gamma, self.expectile)
         return loss, Terms({"value_loss": loss}, spread("v", ops.mean(v, 0)))
 
     def task_features(self, networks, batch) -> Any:
@@ -101,9 +102,9 @@ class ForwardBackward(LatentIQL):
 
     alpha_repr: float = 10.0
     """Weight of cloning the data's actions while the representations are learned."""
-    orthonormal: float = 1.0
+    orthonorm_coeff: float = 1.0
     """Weight of the loss that keeps the backward representation orthonormal."""
-    mix: float = 0.5
+    latent_mix_prob: float = 0.5
     """Share of the latents that are random, between 0 and 1; the others are backward representations of states in
     the batch."""
     aggregation: str = "mean"
@@ -123,13 +124,13 @@ class ForwardBackward(LatentIQL):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("aggregation", ("mean", "min"))
+        check_known(self, aggregation=("mean", "min"))
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
-        d, a, width = sizes.observation, sizes.action, self.width
+        d, a, width = sizes.observation, sizes.action, self.latent_dim
         return {
-            "forward": Value.init(rng, d + width + a, self.hidden, width, members=2, norm=self.value_norm),
-            "backward": Value.init(rng, d, self.hidden, width, norm=self.value_norm),
+            "forward": Value.init(rng, d + width + a, self.hidden, width, members=2, norm=self.value_layer_norm),
+            "backward": Value.init(rng, d, self.hidden, width, norm=self.value_layer_norm),
             **self.critics_and_actor(rng, sizes),
         }
 
@@ -145,7 +146,7 @@ class ForwardBackward(LatentIQL):
         if phase == "finetune":
             return super().draws(phase, sizes)
         rows = (sizes.batch,)
-        found = {"latent": Draw((*rows, self.width), "normal"), "mix": Draw(rows), "order": Draw(rows)}
+        found = {"latent": Draw((*rows, self.latent_dim), "normal"), "mix": Draw(rows), "order": Draw(rows)}
         return {**found, **sampled_actions(self.std, sizes, "next_action", "action")}
 
     def prepared(self, nets: Nets, batch, draws, phase):
@@ -155,7 +156,7 @@ class ForwardBackward(LatentIQL):
         order = ops.smallest(draws["order"], draws["order"].shape[0])
         of_states = on_sphere(nets.fixed["backward"](ops.take(batch["observations"], order)))
         random = on_sphere(draws["latent"])
-        mixed = ops.where((draws["mix"] < self.mix)[:, None], random, of_states)
+        mixed = ops.where((draws["mix"] < self.latent_mix_prob)[:, None], random, of_states)
         return {**batch, "latents": ops.stop_gradient(mixed)}
 
     def measure(self, nets: Nets, batch, draws):
@@ -168,12 +169,12 @@ class ForwardBackward(LatentIQL):
         b = on_sphere(nets.online["backward"](then))
         now = ops.einsum("eik,jk->eij", nets.online["forward"](s, z, a), b)
         own = ops.mean(ops.einsum("eii->ei", now))
-        away = off_diagonal(now - self.discount * following[None])
+        away = off_diagonal(now - self.gamma * following[None])
         others = ops.mean(ops.sum(away * away, -1)) / (n - 1)
         cross = ops.einsum("ik,jk->ij", b, b)
         apart = off_diagonal(cross)
         orthonormal = -2 * ops.mean(ops.einsum("ii->i", cross)) + ops.mean(ops.sum(apart * apart, -1)) / (n - 1)
-        parts = {"repr_loss": -own + 0.5 * others, "ortho_loss": self.orthonormal * orthonormal}
+        parts = {"repr_loss": -own + 0.5 * others, "ortho_loss": self.orthonorm_coeff * orthonormal}
         shown = {"repr_diag_loss": -own, "repr_others": 0.5 * others, **spread("occ_measure", now)}
         return parts["repr_loss"] + parts["ortho_loss"], Terms(parts, shown)
 

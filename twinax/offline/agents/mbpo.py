@@ -28,11 +28,11 @@ class MBPOReBRAC(ReBRAC):
     ReBRAC with two models beside it.
     """
 
-    rollouts: int = 256
+    num_model_rollouts: int = 256
     """Rows of each batch from which the model is rolled out."""
-    rollout_steps: int = 1
+    num_model_rollout_steps: int = 1
     """Steps of a rollout; each goes on from where the last one led."""
-    capacity: int = 25_600
+    buffer_size: int = 25_600
     """Imagined rows that are kept; old ones are dropped first."""
 
     name: ClassVar[str] = "mbpo_rebrac"
@@ -44,21 +44,19 @@ class MBPOReBRAC(ReBRAC):
 
     def __post_init__(self):
         super().__post_init__()
-        for label in ("rollouts", "rollout_steps"):
-            if getattr(self, label) < 1:
-                raise TwinaxError(f"{label} is {getattr(self, label)}; it must be at least 1")
-        if self.capacity < self.rollouts * self.rollout_steps:
+        rows = self.num_model_rollouts * self.num_model_rollout_steps
+        if self.buffer_size < rows:
             raise TwinaxError(
-                f"capacity is {self.capacity}, but one step imagines {self.rollouts * self.rollout_steps} rows "
-                "(rollouts x rollout_steps); it must hold them"
+                f"buffer_size is {self.buffer_size}, but one step imagines {rows} rows "
+                "(num_model_rollouts x num_model_rollout_steps); it must hold them"
             )
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
         return {
             **super().networks(rng, sizes),
-            "transition": Value.init(rng, d + a, self.hidden, d, norm=self.value_norm),
-            "reward": Value.init(rng, d, self.hidden, norm=self.value_norm),
+            "transition": Value.init(rng, d + a, self.hidden, d, norm=self.value_layer_norm),
+            "reward": Value.init(rng, d, self.hidden, norm=self.value_layer_norm),
         }
 
     def losses(self, phase: str) -> dict[str, Loss]:
@@ -68,8 +66,8 @@ class MBPOReBRAC(ReBRAC):
     def draws(self, phase: str, sizes: Sizes) -> dict[str, Draw]:
         found = super().draws(phase, sizes)
         if phase == "finetune" and not self.faithful:
-            rows = min(self.rollouts, sizes.batch)
-            found["rollout"] = Draw((self.rollout_steps + 1, rows, sizes.action), "normal")
+            rows = min(self.num_model_rollouts, sizes.batch)
+            found["rollout"] = Draw((self.num_model_rollout_steps + 1, rows, sizes.action), "normal")
             found["recall"] = Draw((sizes.batch,))
         return found
 
@@ -86,7 +84,7 @@ class MBPOReBRAC(ReBRAC):
             return {}
         widths = {"actions": (sizes.action,), "next_actions": (sizes.action,), "rewards": ()}
         rows = {
-            name: np.zeros((self.capacity, *widths.get(name, (sizes.observation,))), np.float32) for name in IMAGINED
+            name: np.zeros((self.buffer_size, *widths.get(name, (sizes.observation,))), np.float32) for name in IMAGINED
         }
         return {**rows, "written": np.zeros((), np.int32)}
 
@@ -96,23 +94,23 @@ class MBPOReBRAC(ReBRAC):
         rows = draws["rollout"].shape[1]
         state, found = batch["observations"][:rows], []
         action = self.act(networks, state, None, draws["rollout"][0], 1.0)
-        for step in range(self.rollout_steps):
+        for step in range(self.num_model_rollout_steps):
             then = state + networks["transition"](state, action)
             following = self.act(networks, then, None, draws["rollout"][step + 1], 1.0)
             # Rewards belong to the state that the data's rewards belong to.
             gained = networks["reward"](then if "reward_observations" in batch else state)
             found.append((state, action, then, following, gained))
             state, action = then, following
-        count = rows * self.rollout_steps
-        place = ring.places(memory["written"], count, self.capacity)
+        count = rows * self.num_model_rollout_steps
+        place = ring.places(memory["written"], count, self.buffer_size)
         new = dict(zip(IMAGINED, (ops.concat(parts) for parts in zip(*found, strict=True)), strict=True))
         kept = {name: ops.set_at(memory[name], place, ops.stop_gradient(new[name])) for name in IMAGINED}
-        return {**kept, "written": ring.counted(memory["written"], count, self.capacity)}
+        return {**kept, "written": ring.counted(memory["written"], count, self.buffer_size)}
 
     def recalled(self, memory, batch, draws):
         if not memory:
             return batch
-        held = ops.cast(ring.held(memory["written"], self.capacity), draws["recall"])
+        held = ops.cast(ring.held(memory["written"], self.buffer_size), draws["recall"])
         rows = ops.minimum(ops.cast(draws["recall"] * held, "int32"), ops.cast(held - 1, "int32"))
         imagined = {name: ops.take(memory[name], rows) for name in IMAGINED}
         ones = ops.full(imagined["rewards"].shape, 1.0, imagined["rewards"])

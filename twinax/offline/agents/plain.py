@@ -13,6 +13,7 @@ from twinax.offline.agents.iql import cloning
 from twinax.offline.agents.rebrac import ReBRAC
 from twinax.offline.networks import STDS, Actor, Value
 from twinax.problem import Terms
+from twinax.ranges import check_known
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +29,13 @@ class BC(Agent):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("std", STDS)
+        check_known(self, std=STDS)
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         return {
-            "actor": Actor.init(rng, sizes.observation, self.hidden, sizes.action, std=self.std, norm=self.actor_norm)
+            "actor": Actor.init(
+                rng, sizes.observation, self.hidden, sizes.action, std=self.std, norm=self.actor_layer_norm
+            )
         }
 
     def losses(self, phase: str) -> dict[str, Loss]:
@@ -43,7 +46,7 @@ class BC(Agent):
 class TD3BC(ReBRAC):
     """TD3 with cloning in the actor (Fujimoto and Gu, 2021): ReBRAC without its other changes."""
 
-    value_norm: bool = False
+    value_layer_norm: bool = False
     actor_freq: int = 2
     alpha_actor: float = 0.4
     """Weight of the actor's distance from the data's actions: 1 / 2.5 of the paper."""
@@ -76,14 +79,14 @@ class FQL(Agent):
 
     def __post_init__(self):
         super().__post_init__()
-        self.known("aggregation", ("mean", "min"))
+        check_known(self, aggregation=("mean", "min"))
 
     def networks(self, rng, sizes: Sizes) -> dict[str, Any]:
         d, a = sizes.observation, sizes.action
         return {
-            "critic": Value.init(rng, d + a, self.hidden, members=2, norm=self.value_norm),
-            "field": Value.init(rng, d + a + 1, self.hidden, a, norm=self.actor_norm),
-            "actor": Value.init(rng, d + a, self.hidden, a, norm=self.actor_norm),
+            "critic": Value.init(rng, d + a, self.hidden, members=2, norm=self.value_layer_norm),
+            "field": Value.init(rng, d + a + 1, self.hidden, a, norm=self.actor_layer_norm),
+            "actor": Value.init(rng, d + a, self.hidden, a, norm=self.actor_layer_norm),
         }
 
     def losses(self, phase: str) -> dict[str, Loss]:
@@ -116,7 +119,7 @@ class FQL(Agent):
         s, a, then = batch["observations"], batch["actions"], batch["next_observations"]
         action = ops.clip(nets.fixed["actor"](then, draws["following"]), -1, 1)
         following = aggregate(nets.target["critic"](then, action), self.aggregation)
-        y = ops.stop_gradient(batch["rewards"] + self.discount * batch["masks"] * following)
+        y = ops.stop_gradient(batch["rewards"] + self.gamma * batch["masks"] * following)
         q = nets.online["critic"](s, a)
         loss = regression(q, y[None])
         return loss, Terms({"critic_loss": loss}, spread("q", q))

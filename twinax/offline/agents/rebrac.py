@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from twinax import ops
 from twinax.networks import MLP
 from twinax.noise import Draw
-from twinax.offline._agent import Agent, Link, Loss, Nets, Sizes, cloning_terms, spread
+from twinax.offline._agent import Agent, Link, Loss, Nets, Sizes, cloned, spread
 from twinax.offline._encoders import make_encoder
-from twinax.offline._losses import behaviour_cloning, noisy_action, regression, scaled, squared_distance
+from twinax.offline._losses import noisy_action, regression, scaled, squared_distance
 from twinax.offline._sampling import BatchOptions, random_crop
 from twinax.offline.networks import Actor, Value
 from twinax.problem import Terms
@@ -24,7 +24,7 @@ class ReBRAC(Agent):
     """Weight of the actor's squared distance from the data's actions."""
     alpha_critic: float = 0.0
     """Weight of the next action's squared distance from the data's, in the critic's target."""
-    noise: float = 0.2
+    policy_noise: float = 0.2
     """Standard deviation of the noise on the next action of a critic's target."""
     noise_clip: float = 0.5
     """Size at which the noise on the next action is cut off."""
@@ -46,8 +46,8 @@ class ReBRAC(Agent):
 
     def critic_and_actor(self, rng, width: int, actions: int) -> dict[str, Any]:
         return {
-            "critic": Value.init(rng, width + actions, self.hidden, members=2, norm=self.value_norm),
-            "actor": Actor.init(rng, width, self.hidden, actions, squashed=True, norm=self.actor_norm),
+            "critic": Value.init(rng, width + actions, self.hidden, members=2, norm=self.value_layer_norm),
+            "actor": Actor.init(rng, width, self.hidden, actions, squashed=True, norm=self.actor_layer_norm),
         }
 
     def losses(self, phase: str) -> dict[str, Loss]:
@@ -65,18 +65,16 @@ class ReBRAC(Agent):
         return states
 
     def cloning(self, nets: Nets, batch, draws):
-        distribution = nets.online["actor"](self.seen(nets, batch["observations"]))
-        loss = behaviour_cloning(distribution, batch["actions"])
-        return loss, Terms({"bc_loss": loss}, cloning_terms(distribution, batch, loss))
+        return cloned(nets.online["actor"](self.seen(nets, batch["observations"])), batch)
 
     def critic(self, nets: Nets, batch, draws):
         then = self.seen_by_target(nets, batch["next_observations"])
-        action = noisy_action(nets.target["actor"](then).mode, draws["action"], self.noise, self.noise_clip)
+        action = noisy_action(nets.target["actor"](then).mode, draws["action"], self.policy_noise, self.noise_clip)
         following = ops.min(nets.target["critic"](then, action), 0)
         penalty = self.alpha_critic * squared_distance(action, batch["next_actions"])
         if not self.faithful:
             penalty = penalty * batch["next_action_masks"]
-        y = ops.stop_gradient(batch["rewards"] + self.discount * batch["masks"] * (following - penalty))
+        y = ops.stop_gradient(batch["rewards"] + self.gamma * batch["masks"] * (following - penalty))
         q = nets.online["critic"](self.seen(nets, batch["observations"]), batch["actions"])
         loss = regression(q, y[None])
         return loss, Terms({"critic_loss": loss}, spread("q", q))
@@ -93,7 +91,7 @@ class ReBRAC(Agent):
 
     def act(self, networks, observations, given, noise, temperature):
         mode = networks["actor"](observations).mode
-        return mode if temperature == 0 else noisy_action(mode, noise, self.noise * temperature, self.noise_clip)
+        return mode if temperature == 0 else noisy_action(mode, noise, self.policy_noise * temperature, self.noise_clip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,13 +104,13 @@ class DinoReBRAC(ReBRAC):
 
     repr_noise: float = 0.5
     """Standard deviation of the noise that makes two views of a state; those of an image are random crops."""
-    repr_clip: float = 1.0
+    repr_noise_clip: float = 1.0
     """Size at which the noise of a view is cut off."""
     repr_temp: float = 0.1
     """Temperature of the student's softmax over its representation."""
     target_repr_temp: float = 0.04
     """Temperature of the teacher's softmax over its representation."""
-    width: int = 512
+    latent_dim: int = 512
     """Width of the representation, unless an encoder is named."""
 
     name: ClassVar[str] = "dino_rebrac"
@@ -129,7 +127,7 @@ class DinoReBRAC(ReBRAC):
         if self.encoder:
             encoder, width = make_encoder(self.encoder, rng, sizes.shape), sizes.observation
         else:
-            encoder, width = MLP.xavier(rng, sizes.observation, self.hidden[:-1], self.width), self.width
+            encoder, width = MLP.xavier(rng, sizes.observation, self.hidden[:-1], self.latent_dim), self.latent_dim
         return {"encoder": encoder, **self.critic_and_actor(rng, width, sizes.action)}
 
     def losses(self, phase: str) -> dict[str, Loss]:
@@ -152,7 +150,7 @@ class DinoReBRAC(ReBRAC):
         """Two views of states: with noise, or of images two crops."""
         if states.ndim == 4:
             return [random_crop(states, draws[i], BatchOptions.pad) for i in range(2)]
-        noise = ops.clip(self.repr_noise * draws, -self.repr_clip, self.repr_clip)
+        noise = ops.clip(self.repr_noise * draws, -self.repr_noise_clip, self.repr_noise_clip)
         return [states + noise[i] for i in range(2)]
 
     def representation(self, nets: Nets, batch, draws):

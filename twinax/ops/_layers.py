@@ -1,11 +1,28 @@
-"""Recurrent layers where a framework has none of its own: a loop over time, whose program does not grow with it."""
+"""Layers where a framework has none of its own; recurrent ones are a loop over time, whose program does not grow."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from twinax import ops
+
+
+def group_norm(x: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+    flat = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
+    y = ops.layer_norm(flat, None, None, eps).reshape(x.shape)
+    weight, bias = (p if p is None else p.reshape(-1, *[1] * (x.ndim - 2)) for p in (weight, bias))
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+def attention(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> Any:
+    if causal:
+        before = ops.arange(query.shape[-2], query)[:, None] >= ops.arange(key.shape[-2], query)
+        mask = before if mask is None else mask & before
+    weights = ops.softmax(query @ ops.swap_last(key) / math.sqrt(query.shape[-1]), mask)
+    return (weights if mask is None else ops.where(mask, weights, 0)) @ value
 
 
 def gru(x: Any, state: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any, bias_hh: Any) -> tuple[Any, Any]:

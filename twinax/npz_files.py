@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from twinax.errors import TwinaxError
-from twinax.offline._mapped import BLOCK, Origin, kept
+from twinax.mapped_files import BLOCK, Origin, kept
 
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")  # of a member of a zip file: name and extra field follow
 
