@@ -3,6 +3,7 @@
 from twinax.gflownet import objectives
 from twinax.gflownet._exploration import Exploration
 from twinax.gflownet._likelihood import likelihood_draws, log_probabilities
+from twinax.gflownet._local_search import LocalSearchOptions
 from twinax.gflownet._metrics import MetricOptions
 from twinax.gflownet._policy import Networks, Outputs, Policy, PolicyOptions
 from twinax.gflownet._problem import GFlowNet, problem
@@ -14,6 +15,7 @@ from twinax.gflownet._trajectories import Trajectories, backward_rollout, forwar
 __all__ = [
     "Exploration",
     "GFlowNet",
+    "LocalSearchOptions",
     "MetricOptions",
     "Networks",
     "Outputs",

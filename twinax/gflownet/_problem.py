@@ -18,16 +18,18 @@ from twinax.envs import Enumeration, Environment, TooManyStates, enumerate_state
 from twinax.envs.checking import HIGHEST
 from twinax.errors import TwinaxError
 from twinax.gflownet import objectives
+from twinax.gflownet._backward_likelihood import backward_likelihood, held_still
 from twinax.gflownet._conditions import check_conditions, sound_states
 from twinax.gflownet._exploration import Exploration, scheduled
 from twinax.gflownet._judge import PICTURES, TITLES, Judging
 from twinax.gflownet._lessons import lesson, replay_draws
+from twinax.gflownet._local_search import LocalSearchOptions, local_search, search_draws
 from twinax.gflownet._metrics import MetricOptions, Samples
 from twinax.gflownet._policy import Networks, PolicyOptions, init_networks
 from twinax.gflownet._replay import Replay, ReplayOptions, first_replay
 from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
 from twinax.gflownet._targets import TargetOptions
-from twinax.gflownet._trajectories import Given, Trajectories, forward_rollout, rollout_draws
+from twinax.gflownet._trajectories import Given, Trajectories, forward_rollout, joined, rollout_draws
 from twinax.gflownet._use import Using
 from twinax.networks import NetworkFactory
 from twinax.noise import Draw, below
@@ -44,7 +46,7 @@ MEMORY = {
     "carry": "the store of samples (metrics.fifo, env)",
     "carry.replay": "the replay (replay.size, env)",
     "carry.modes": "a mark for each mode (env)",
-    "draws": "a batch (trainer.batch_size, replay.batch_size, env)",
+    "draws": "a batch (trainer.batch_size, replay.batch_size, local_search.rounds, env)",
     "step": "a batch in the networks (trainer.batch_size, replay.batch_size, policy.hidden, env)",
     "evaluation": "an evaluation (metrics.samples, env)",
 }
@@ -70,16 +72,23 @@ class GFlowNet(Problem):
     """How slower networks follow the trained ones."""
     replay: ReplayOptions = ReplayOptions()
     """What is remembered of finished objects and trained on again."""
+    search: LocalSearchOptions = LocalSearchOptions()
+    """How fresh objects are varied."""
 
     def __post_init__(self):
         if self.batch_size < (0 if self.replay.file else 1):
             raise TwinaxError(
                 f"the batch size is {self.batch_size}; it must be at least 1, or 0 with known objects in replay.file"
             )
-        if self.replay.batch_size and self.batch_size > self.replay.size:
+        if self.replay.batch_size and self.finished > self.replay.size:
             raise TwinaxError(
-                f"a step finishes {self.batch_size} objects, but replay.size={self.replay.size}; make it at least as "
+                f"a step finishes {self.finished} objects, but replay.size={self.replay.size}; make it at least as "
                 "large"
+            )
+        if self.policy.backward == "tlm" and not self.batch_size:
+            raise TwinaxError(
+                "policy.backward=tlm learns from fresh trajectories, but the batch size is 0; make it at least 1, or "
+                "use policy.backward=learned"
             )
         name, needs = self.objective.name, self.objective.needs
         if "log_pf_stop" in needs and not self.env.stops:
@@ -112,7 +121,12 @@ class GFlowNet(Problem):
     @property
     def in_update(self) -> int:
         """Trajectories of an update, fresh ones and others."""
-        return self.batch_size + self.replay.batch_size
+        return self.finished + self.replay.batch_size
+
+    @property
+    def finished(self) -> int:
+        """Objects that a step makes: fresh ones, and proposals of the local search."""
+        return self.batch_size * (1 + self.search.rounds)
 
     def _check(self, mode: str) -> None:
         """A quick `check_env` in the frameworks of a mode, and what the objective asks of the world's states."""
@@ -140,7 +154,9 @@ class GFlowNet(Problem):
         return first_replay(self.env, self.replay) if self.replay.batch_size else None
 
     def draws(self) -> Mapping[str, Draw]:
-        fresh = rollout_draws(self.env, self.batch_size) if self.batch_size else {}
+        fresh: dict[str, Draw] = {}
+        if self.batch_size:
+            fresh = rollout_draws(self.env, self.batch_size) | search_draws(self.env, self.search, self.batch_size)
         return {**fresh, **replay_draws(self.env, self.replay)}
 
     def inputs(self) -> Inputs:
@@ -181,7 +197,7 @@ class GFlowNet(Problem):
         return state, {name: ops.mean(values, 0) for name, values in log.items()}
 
     def _act(self, state: State, draws, inputs: Inputs) -> tuple[Samples, Trajectories | None]:
-        """Fresh trajectories, whose objects are stored; none where all comes from a file."""
+        """Fresh trajectories and proposals, whose objects are stored; none where all comes from a file."""
         if not self.batch_size:
             return state.carry, None
         policy = state.networks.policy.acting()
@@ -195,10 +211,14 @@ class GFlowNet(Problem):
             scheduled(inputs.settings["epsilon"], state.step),
             scheduled(inputs.settings["temperature"], state.step),
         )
-        carry = state.carry.update(env, fresh.last)
+        carry, fresh = state.carry.update(env, fresh.last), dataclasses.replace(fresh, given=given)
+        if self.search.rounds:
+            own, backward = below(draws, "search"), self.policy.backward
+            found = local_search(self.env, state.networks, backward, self.search, fresh.last, own, given)
+            fresh = joined(env, [fresh, found])
         if carry.replay is not None:
             carry = dataclasses.replace(carry, replay=carry.replay.add(self.replay, env, fresh.last))
-        return carry, dataclasses.replace(fresh, given=given)
+        return carry, fresh
 
     def _given(self, state: State, inputs: Inputs) -> Given:
         return Given(inputs.data.get("constants", {}), state.targets)
@@ -216,7 +236,12 @@ class GFlowNet(Problem):
 
     def loss(self, networks: Networks, batch: Trajectories | Visited, size: int | None = None) -> tuple[Any, Terms]:
         s = self.scores(networks, batch, size)
-        loss, terms = two_results(self.objective(s))
+        learned_apart = self.policy.backward == "tlm"
+        loss, terms = two_results(self.objective(held_still(s) if learned_apart else s))
+        if learned_apart:
+            backward = backward_likelihood(s, self.batch_size)
+            parts = {**(terms.parts or {"objective_loss": loss}), "backward_loss": backward}
+            loss, terms = loss + backward, dataclasses.replace(terms, parts=parts)
         shown = {"log_reward": ops.mean(s.log_reward), "length": ops.mean(ops.cast(batch.length, s.log_reward))}
         if s.log_z is not None:
             shown["log_z"] = s.log_z
@@ -297,6 +322,7 @@ def problem(
     network: NetworkFactory | None = None,
     targets: TargetOptions | None = None,
     replay: ReplayOptions | None = None,
+    local_search: LocalSearchOptions | None = None,
 ) -> GFlowNet:
     """A GFlowNet on an environment.
 
@@ -304,7 +330,8 @@ def problem(
     a record with `log_reward(env, state)`, or any callable (a function, a `torch.nn.Module`, a model's `predict`) that
     gives one number for each object; see `tx.envs.BlackBox`. A `network` makes the policy, `(rng, spec) -> module`; see
     `tx.networks.NetworkSpec`. `targets` are slower copies of the networks. A `replay` draws known objects beside the
-    fresh trajectories of a step: `replay=ReplayOptions(size=10_000, batch_size=16, priority="rank")`.
+    fresh trajectories of a step: `replay=ReplayOptions(size=10_000, batch_size=16, priority="rank")`. A `local_search`
+    varies fresh objects: `local_search=LocalSearchOptions(rounds=7, steps=4)`.
 
     >>> from twinax.envs import Hypergrid
     >>> problem(Hypergrid(dim=2, side=8), "detailed_balance").objective.name
@@ -322,6 +349,7 @@ def problem(
         network=network,
         targets=targets or TargetOptions(),
         replay=replay or ReplayOptions(),
+        search=local_search or LocalSearchOptions(),
     )
 
 

@@ -87,23 +87,25 @@ def forward_rollout(
     explore: Float[Array, "time batch"],
     epsilon: Any = 0.0,
     temperature: Any = 1.0,
+    first: Any = None,
 ) -> Trajectories:
-    """Act until every trajectory is done; the loop ends with the longest one, not at `max_steps`.
+    """Act until every trajectory is done; the loop ends with the longest one, not after `max_steps`. Trajectories begin
+    in the source, or in the `first` states.
 
     In a compiled loop the network sees fewer and fewer rows: whenever half of the trajectories have ended,
     the ones still going are gathered into half as many rows. Where all trajectories have one length, steps are counted.
     """
-    batch = uniform.shape[1]
-    state = ops.like(env.reset(batch), uniform)
-    states = tree.map_leaves(lambda x: ops.set_at(ops.zeros((env.max_steps + 1, *x.shape), x), 0, x), state)
-    actions = ops.zeros((env.max_steps, batch), uniform, "int32")
+    steps, batch = uniform.shape[:2]
+    state = ops.like(env.reset(batch), uniform) if first is None else first
+    states = tree.map_leaves(lambda x: ops.set_at(ops.zeros((steps + 1, *x.shape), x), 0, x), state)
+    actions = ops.zeros((steps, batch), uniform, "int32")
     length = ops.zeros((batch,), uniform, "int32")
 
     def going(carry, more_than: int):
         state, _, _, _, t = carry
         if env.fixed_length:
-            return t < env.max_steps
-        return (t < env.max_steps) & (ops.sum(ops.cast(~state.done, "int32")) > more_than)
+            return t < steps
+        return (t < steps) & (ops.sum(ops.cast(~state.done, "int32")) > more_than)
 
     def act(carry, rows: Rows | None):
         state, states, actions, length, t = carry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from twinax.envs import Environment
-from twinax.gflownet._policy import Networks, backward_log_probs
+from twinax.gflownet._policy import FIXED, Networks, backward_log_probs
 from twinax.gflownet._trajectories import Trajectories, backward_rollout
 from twinax.types import Array, Float
 
@@ -16,7 +16,7 @@ def undo(
     """A trajectory to each of some finished objects, drawn by one of the backward policies."""
 
     def logits(states):
-        if kind != "learned":  # then no network is asked
+        if kind in FIXED:
             return backward_log_probs(env, kind, states, None, uniform)
         out = networks.policy(env.observe(states))
         return backward_log_probs(env, kind, states, out.backward_logits, out.forward_logits)

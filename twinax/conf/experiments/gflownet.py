@@ -20,6 +20,7 @@ from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergri
 from twinax.errors import TwinaxError
 from twinax.gflownet import (
     Exploration,
+    LocalSearchOptions,
     MetricOptions,
     PolicyOptions,
     ReplayOptions,
@@ -81,6 +82,7 @@ class GflownetRoot(Root):
     policy: PolicySection = field(default_factory=PolicySection)
     exploration: Any = field(default_factory=mirror(Exploration))
     replay: Any = field(default_factory=mirror(ReplayOptions))
+    local_search: Any = field(default_factory=mirror(LocalSearchOptions))
     metrics: Any = field(default_factory=mirror(MetricOptions))
     targets: Any = field(default_factory=mirror(TargetOptions))
     optimizer: GflownetOptimizer = field(default_factory=GflownetOptimizer)
@@ -208,6 +210,7 @@ def build_problem(config: GflownetRoot):
         targets=make_options(config.targets),
         network=make_network(config.policy, "policy", env.default_network),
         replay=make_options(config.replay, "replay"),
+        local_search=make_options(config.local_search, "local_search"),
     )
 
 
