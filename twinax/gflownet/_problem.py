@@ -207,7 +207,7 @@ class GFlowNet(Problem):
             env,
             lambda observation: policy(observation).forward_logits,
             draws["action"],
-            draws["explore"],
+            self.exploration.explore(draws["explore"]),
             scheduled(inputs.settings["epsilon"], state.step),
             scheduled(inputs.settings["temperature"], state.step),
         )

@@ -44,8 +44,8 @@ class ReplayOptions:
     means that nothing is replayed."""
     priority: str = "uniform"
     """How objects are drawn: uniform, reward (in proportion to it), top (half of them from the best tenth, the other
-    half from the rest), rank (weight 1 / (N / 100 + rank), the best of N has rank 0), or loss (weight |error|^0.9 of
-    the last trajectory to the object, the difference of its estimate of log Z from the learned one)."""
+    half from the rest), rank (weight 1 / (N / 100 + rank), the best of N has rank 0), or loss (weight e^0.9, where e is
+    how far the last trajectory to the object was from the learned log Z)."""
     distinct: bool = True
     """Whether an object that is held already is not stored again."""
     min_distance: int = 0
