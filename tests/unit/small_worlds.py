@@ -231,6 +231,9 @@ class Tabular(eqx.Module):
         row = ops.take(self.place, ops.sum(digits * weights, -1))
         return Outputs(*(ops.take(table, row) for table in (self.forward, self.backward, self.log_flow)))
 
+    def acting(self):
+        return self
+
 
 def base_of(env) -> int:
     return env.side if isinstance(env, Hypergrid) else 3

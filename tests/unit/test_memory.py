@@ -115,7 +115,7 @@ def test_a_step_is_traced_where_it_may_be_too_large(monkeypatch):
     assert 256 * 6 * 2 * 256 * 4 < traced < 10 * 256 * 6 * 2 * 256 * 4
     monkeypatch.setattr(_memory, "traced_bytes", lambda *given: traced)
     _memory.check_memory(problem, OPTIONS, known + 1.01 * traced)
-    words = r"is a batch in the networks \(trainer.batch_size, policy.hidden, env\)"
+    words = r"is a batch in the networks \(trainer.batch_size, replay.batch_size, policy.hidden, env\)"
     with pytest.raises(TwinaxError, match=words):
         _memory.check_memory(problem, OPTIONS, known + 0.9 * traced)
 

@@ -23,8 +23,8 @@ from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
 from twinax.envs._molecules import Molecules, Properties
-from twinax.envs._perfect_tree import LeafNumber, PerfectTree
 from twinax.envs._peptides import Peptides
+from twinax.envs._perfect_tree import LeafNumber, PerfectTree
 from twinax.envs._phylogeny import ForestState, Parsimony, PhylogeneticTree
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
@@ -96,8 +96,8 @@ __all__ = [
     "Moved",
     "Parsimony",
     "Pendulum",
-    "PerfectTree",
     "Peptides",
+    "PerfectTree",
     "PhylogeneticTree",
     "PointMaze",
     "Properties",

@@ -158,6 +158,11 @@ class Environment(ABC):
         """
         return without_done(state)
 
+    def states_of(self, objects: Any) -> Any:
+        """The finished NumPy states of a batch of NumPy objects, the other way round than `objects`: how files of known
+        objects are read. None where the world does not say."""
+        return None
+
     def text(self, objects: Any, index: int) -> str:
         """One object of a NumPy batch in human form, in one line; its numbers by default."""
         return show(objects, index)

@@ -104,6 +104,9 @@ class Hypergrid(Environment):
     def objects(self, state: GridState) -> Int[Array, "batch dim"]:
         return state.position
 
+    def states_of(self, objects: np.ndarray) -> GridState:
+        return GridState(np.asarray(objects, np.int32), np.ones(len(objects), bool))
+
     def log_paths_ratio(self, state: GridState) -> Float[Array, "batch dim"]:
         # Paths to s: (sum s)! / prod s_i!, so those to the parent s - e_i are in proportion to s_i.
         counts = np.log(np.maximum(np.arange(self.side), 0.5))

@@ -153,6 +153,9 @@ class Rewarded(Environment):
     def objects(self, state: Any) -> Any:
         return self.env.objects(state)
 
+    def states_of(self, objects: Any) -> Any:
+        return self.env.states_of(objects)
+
     def text(self, objects: Any, index: int) -> str:
         return self.env.text(objects, index)
 

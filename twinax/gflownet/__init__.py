@@ -3,9 +3,11 @@
 from twinax.gflownet import objectives
 from twinax.gflownet._exploration import Exploration
 from twinax.gflownet._likelihood import likelihood_draws, log_probabilities
+from twinax.gflownet._local_search import LocalSearchOptions
 from twinax.gflownet._metrics import MetricOptions
 from twinax.gflownet._policy import Networks, Outputs, Policy, PolicyOptions
 from twinax.gflownet._problem import GFlowNet, problem
+from twinax.gflownet._replay import ReplayOptions
 from twinax.gflownet._scores import Scores, Visited, score, visit
 from twinax.gflownet._targets import TargetOptions
 from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout
@@ -13,11 +15,13 @@ from twinax.gflownet._trajectories import Trajectories, backward_rollout, forwar
 __all__ = [
     "Exploration",
     "GFlowNet",
+    "LocalSearchOptions",
     "MetricOptions",
     "Networks",
     "Outputs",
     "Policy",
     "PolicyOptions",
+    "ReplayOptions",
     "Scores",
     "TargetOptions",
     "Trajectories",

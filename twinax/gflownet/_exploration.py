@@ -28,6 +28,9 @@ class Exploration:
     epsilon_steps: int = 0
     """Training steps over which the probability of a random action goes from `epsilon` to `epsilon_end` in a
     straight line; 0 keeps `epsilon`."""
+    per_trajectory: bool = False
+    """Whether `epsilon` is the probability that all actions of a trajectory are random; otherwise that of each action
+    on its own."""
     temperature: float = 1.0
     """Number by which logits are divided when acting, at the first training step; above 1 the policy is flatter."""
     temperature_end: float = 1.0
@@ -50,6 +53,10 @@ class Exploration:
         for name in ("epsilon_steps", "temperature_steps"):
             if not 0 <= getattr(self, name) < np.inf:
                 raise TwinaxError(f"exploration.{name} is {getattr(self, name)}; it must be finite and not negative")
+
+    def explore(self, uniform: Float[Array, "time batch"]) -> Float[Array, "time batch"]:
+        """Of the numbers that decide where actions are random those that count."""
+        return ops.broadcast(uniform[:1], uniform.shape) if self.per_trajectory else uniform
 
     def settings(self) -> dict[str, np.ndarray]:
         """The numbers as arrays, so that changing them compiles nothing anew."""

@@ -14,11 +14,12 @@ from twinax import ops, tree
 from twinax.envs import Environment
 from twinax.envs.state_rows import pick, size_of
 from twinax.gflownet import _exact, _metrics, objectives
-from twinax.gflownet._likelihood import likelihood_draws, log_probabilities, undo
+from twinax.gflownet._likelihood import likelihood_draws, log_probabilities
 from twinax.gflownet._metrics import Samples
 from twinax.gflownet._reading import Reader
 from twinax.gflownet._scores import score
 from twinax.gflownet._trajectories import forward_rollout, rollout_draws, undo_draws
+from twinax.gflownet._undoing import undo
 from twinax.noise import Draw
 from twinax.parts import Picture, Title
 from twinax.problem import Metrics, State

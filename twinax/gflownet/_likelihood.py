@@ -7,24 +7,15 @@ from typing import Any
 
 from twinax import ops, tree
 from twinax.envs import Environment
-from twinax.gflownet._policy import Networks, backward_log_probs
+from twinax.gflownet._policy import Networks
 from twinax.gflownet._scores import score
-from twinax.gflownet._trajectories import Trajectories, backward_rollout, undo_draws
+from twinax.gflownet._trajectories import undo_draws
+from twinax.gflownet._undoing import undo
 from twinax.noise import Draw
 from twinax.types import Array, Float
 
 ROWS = 16_384
 """States that a network sees at once, about."""
-
-
-def undo(env: Environment, networks: Networks, kind: str, objects: Any, uniform: Any) -> Trajectories:
-    """A trajectory that ends in each of the finished states, drawn by a backward policy."""
-
-    def logits(states):
-        out = networks.policy(env.observe(states))
-        return backward_log_probs(env, kind, states, out.backward_logits, out.forward_logits)
-
-    return backward_rollout(env, logits, objects, uniform)
 
 
 def likelihood_draws(env: Environment, objects: int, rollouts: int) -> Draw:

@@ -67,11 +67,13 @@ class Samples:
     """How many objects were added; once the ring is full, its size and the place where the next batch goes."""
     modes: Bool[Array, " modes"]
     """Which modes were ever seen."""
+    replay: Any = None
+    """The `Replay` that training draws from; None where there is none."""
 
     @classmethod
     def empty(cls, env: Environment, size: int, batch: int) -> Samples:
         """Nothing seen yet; room for at least `size` objects, which come `batch` at a time; NumPy leaves."""
-        size = -(-size // batch) * batch
+        size = -(-size // max(batch, 1)) * max(batch, 1)
         one = env.reset(1)
         return cls(
             jtu.tree_map(lambda x: np.zeros((size, *x.shape[1:]), x.dtype), one),
@@ -89,7 +91,7 @@ class Samples:
         modes = self.modes
         if env.num_modes:
             modes = modes | ops.any(env.modes(final), 0)
-        return Samples(objects, ring.counted(self.added, batch, size), modes)
+        return Samples(objects, ring.counted(self.added, batch, size), modes, self.replay)
 
 
 def stored(samples: Samples) -> Any:

@@ -27,7 +27,9 @@ from twinax.networks import (
 )
 from twinax.types import Array, Float
 
-BACKWARD = ("learned", "uniform", "maxent")
+BACKWARD = ("learned", "uniform", "maxent", "tlm")
+FIXED = ("uniform", "maxent")
+"""Backward policies that ask no network."""
 
 
 @checked
@@ -40,7 +42,8 @@ class PolicyOptions:
     activation: str = "relu"
     """Activation function between layers: relu, leaky_relu, tanh, gelu, gelu_tanh, elu or silu."""
     backward: str = "learned"
-    """Backward policy: learned, uniform over parents, or maxent (uniform over the paths to a state)."""
+    """Backward policy: learned (by the objective), uniform over parents, maxent (uniform over the paths to a state), or
+    tlm (learned by the likelihood of fresh trajectories, and held still for the objective)."""
     shared: bool = True
     """Whether one network has all heads; otherwise forward policy, backward policy and flow have a network each."""
 
@@ -162,7 +165,7 @@ def init_networks(
                 f"policy.{given} is an option of an MLP, but the network that suits {type(env).__name__} is {network}; "
                 f"ask for an MLP with policy.network=mlp, network='mlp' in Python, or leave policy.{given} out"
             )
-    backward = env.num_backward_actions if options.backward == "learned" else 0
+    backward = 0 if options.backward in FIXED else env.num_backward_actions
     sizes = (env.num_actions, backward, int(flow))
     if network != "mlp":
         return Networks(make_headed(rng, env, network, sizes), log_z)
@@ -206,7 +209,7 @@ def make_headed(
 
 
 def backward_log_probs(env: Environment, kind: str, states: Any, logits: Any, reference: Array) -> Array:
-    """log P_B over backward actions, for any of the three kinds."""
+    """log P_B over backward actions, for any of the kinds."""
     mask = env.backward_mask(states)
     if kind == "uniform":
         logits = ops.zeros(mask.shape, reference)

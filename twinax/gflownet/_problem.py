@@ -6,8 +6,10 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import jax.tree_util as jtu
 import numpy as np
 
 from twinax import ops
@@ -16,18 +18,22 @@ from twinax.envs import Enumeration, Environment, TooManyStates, enumerate_state
 from twinax.envs.checking import HIGHEST
 from twinax.errors import TwinaxError
 from twinax.gflownet import objectives
+from twinax.gflownet._backward_likelihood import backward_likelihood, held_still
 from twinax.gflownet._conditions import check_conditions, sound_states
 from twinax.gflownet._exploration import Exploration, scheduled
 from twinax.gflownet._judge import PICTURES, TITLES, Judging
+from twinax.gflownet._lessons import lesson, replay_draws
+from twinax.gflownet._local_search import LocalSearchOptions, local_search, search_draws
 from twinax.gflownet._metrics import MetricOptions, Samples
 from twinax.gflownet._policy import Networks, PolicyOptions, init_networks
 from twinax.gflownet._reading import Reader
+from twinax.gflownet._replay import Replay, ReplayOptions, first_replay
 from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
 from twinax.gflownet._targets import TargetOptions
-from twinax.gflownet._trajectories import Given, Trajectories, forward_rollout, rollout_draws
+from twinax.gflownet._trajectories import Given, Trajectories, forward_rollout, joined, rollout_draws
 from twinax.gflownet._use import Using
 from twinax.networks import NetworkFactory
-from twinax.noise import Draw
+from twinax.noise import Draw, below
 from twinax.optimizer import Optimizer
 from twinax.parts import Compile, Judge, Present, Prove, Unit, Use
 from twinax.problem import Inputs, Metrics, Problem, State, Terms, Update, two_results
@@ -39,9 +45,10 @@ MEMORY = {
     "networks": "the networks (policy.hidden, env)",
     "networks.log_z": "log Z (objective.log_z_size)",
     "carry": "the store of samples (metrics.fifo, env)",
+    "carry.replay": "the replay (replay.size, env)",
     "carry.modes": "a mark for each mode (env)",
-    "draws": "a batch (trainer.batch_size, env)",
-    "step": "a batch in the networks (trainer.batch_size, policy.hidden, env)",
+    "draws": "a batch (trainer.batch_size, replay.batch_size, local_search.rounds, env)",
+    "step": "a batch in the networks (trainer.batch_size, replay.batch_size, policy.hidden, env)",
     "evaluation": "an evaluation (metrics.samples, env)",
 }
 """What takes memory."""
@@ -64,24 +71,46 @@ class GFlowNet(Problem):
     """What makes a policy network of one's own; None: an MLP as `policy` says."""
     targets: TargetOptions = TargetOptions()
     """How slower networks follow the trained ones."""
+    replay: ReplayOptions = ReplayOptions()
+    """What is remembered of finished objects and trained on again."""
+    search: LocalSearchOptions = LocalSearchOptions()
+    """How fresh objects are varied."""
 
     def __post_init__(self):
-        if self.batch_size < 1:
-            raise TwinaxError(f"the batch size is {self.batch_size}; it must be at least 1")
+        if self.batch_size < (0 if self.replay.file else 1):
+            raise TwinaxError(
+                f"the batch size is {self.batch_size}; it must be at least 1, or 0 with known objects in replay.file"
+            )
+        if self.replay.batch_size and self.finished > self.replay.size:
+            raise TwinaxError(
+                f"a step finishes {self.finished} objects, but replay.size={self.replay.size}; make it at least as "
+                "large"
+            )
+        if self.policy.backward == "tlm" and not self.batch_size:
+            raise TwinaxError(
+                "policy.backward=tlm learns from fresh trajectories, but the batch size is 0; make it at least 1, or "
+                "use policy.backward=learned"
+            )
         name, needs = self.objective.name, self.objective.needs
         if "log_pf_stop" in needs and not self.env.stops:
             raise TwinaxError(f"{name} needs an environment in which every state can stop")
-        if self.policy.backward == "maxent" and self.env.log_paths_ratio(self.env.reset(1)) is None:
+        if (
+            "maxent" in (self.policy.backward, self.replay.backward)
+            and self.env.log_paths_ratio(self.env.reset(1)) is None
+        ):
             raise TwinaxError(
-                "policy.backward=maxent needs an environment with log_paths_ratio; use learned or uniform"
+                "a backward policy of maximal entropy needs an environment with log_paths_ratio; set policy.backward "
+                "or replay.backward to another one, such as uniform"
             )
         if "log_z" in needs and not self.log_z:
             raise TwinaxError(f"{name} needs log Z, but no parameter for it was given: log_z is empty")
-        if self.batch_size < (least := self.objective.least_batch):
+        if self.in_update < (least := self.objective.least_batch):
             raise TwinaxError(
-                f"the batch size is {self.batch_size}, but {name} compares trajectories of a batch with one another: "
+                f"the batch size is {self.in_update}, but {name} compares trajectories of a batch with one another: "
                 f"make it at least {least}"
             )
+        if self.replay.file:
+            _ = self._first_replay  # a file that cannot be used is said before anything is made of it
         if not all(np.abs(self.log_z) < HIGHEST):
             raise TwinaxError(f"the initial log Z is {self.log_z}; every entry must be finite, and below {HIGHEST:g}")
 
@@ -89,6 +118,16 @@ class GFlowNet(Problem):
     def needs(self) -> frozenset[str]:
         """Optional scores that the objective uses."""
         return self.objective.needs
+
+    @property
+    def in_update(self) -> int:
+        """Trajectories of an update, fresh ones and others."""
+        return self.finished + self.replay.batch_size
+
+    @property
+    def finished(self) -> int:
+        """Objects that a step makes: fresh ones, and proposals of the local search."""
+        return self.batch_size * (1 + self.search.rounds)
 
     def _check(self, mode: str) -> None:
         """A quick `check_env` in the frameworks of a mode, and what the objective asks of the world's states."""
@@ -102,14 +141,24 @@ class GFlowNet(Problem):
         return State(
             networks=networks,
             targets=self.targets.init(networks, self.objective.prior),
-            carry=Samples.empty(self.env, self.metrics.fifo, self.batch_size),
+            carry=dataclasses.replace(
+                Samples.empty(self.env, self.metrics.fifo, self.batch_size),
+                replay=jtu.tree_map(np.copy, self._first_replay),
+            ),
             optimizer=self.optimizer.init(networks),
             step=np.zeros((), np.int32),
             seed=np.array(seed, np.uint32),
         )
 
+    @functools.cached_property
+    def _first_replay(self) -> Replay | None:
+        return first_replay(self.env, self.replay) if self.replay.batch_size else None
+
     def draws(self) -> Mapping[str, Draw]:
-        return rollout_draws(self.env, self.batch_size)
+        fresh: dict[str, Draw] = {}
+        if self.batch_size:
+            fresh = rollout_draws(self.env, self.batch_size) | search_draws(self.env, self.search, self.batch_size)
+        return {**fresh, **replay_draws(self.env, self.replay)}
 
     def inputs(self) -> Inputs:
         constants = self._constants
@@ -120,23 +169,63 @@ class GFlowNet(Problem):
         return self.env.constants()
 
     def collect(self, state: State, draws, inputs: Inputs) -> tuple[Samples, Trajectories]:
-        policy = state.networks.policy.acting()
-        given = Given(inputs.data.get("constants", {}), state.targets)
-        env = self.env.given(given.constants)
-        trajectories = forward_rollout(
-            env,
-            Reader.of(env, policy),
-            draws["action"],
-            draws["explore"],
-            scheduled(inputs.settings["epsilon"], state.step),
-            scheduled(inputs.settings["temperature"], state.step),
-        )
-        return state.carry.update(env, trajectories.last), dataclasses.replace(trajectories, given=given)
+        carry, fresh = self._act(state, draws, inputs)
+        if fresh is not None and not self.replay.batch_size:
+            return carry, fresh
+        own = {name: numbers[0] for name, numbers in below(draws, "replay").items()}
+        return carry, self._lesson(dataclasses.replace(state, carry=carry), fresh, own, inputs)[0]
 
     def step(self, state: State, draws, inputs: Inputs, update: Update) -> tuple[State, Metrics]:
         before = state.step
-        state, log = super().step(state, draws, inputs, update)
+        learn = self._learn if self.replay.batch_size else super().step
+        state, log = learn(state, draws, inputs, update)
         return dataclasses.replace(state, targets=self.targets.moved(state.targets, state.networks, before)), log
+
+    def _learn(self, state: State, draws, inputs: Inputs, update: Update) -> tuple[State, Metrics]:
+        """Fresh trajectories, and updates with objects of the replay beside them."""
+        carry, fresh = self._act(state, draws, inputs)
+
+        def once(state: State, own):
+            batch, slots = self._lesson(state, fresh, own, inputs)
+            carry = state.carry
+            state, log = update(state, self.loss, batch)
+            if "error" in log:
+                errors = log.pop("error")[-self.replay.batch_size :]
+                carry = dataclasses.replace(carry, replay=carry.replay.weighed(slots, errors))
+            return dataclasses.replace(state, carry=carry), log
+
+        state, log = ops.scan(once, dataclasses.replace(state, carry=carry), below(draws, "replay"))
+        return state, {name: ops.mean(values, 0) for name, values in log.items()}
+
+    def _act(self, state: State, draws, inputs: Inputs) -> tuple[Samples, Trajectories | None]:
+        """Fresh trajectories and proposals, whose objects are stored; none where all comes from a file."""
+        if not self.batch_size:
+            return state.carry, None
+        policy = state.networks.policy.acting()
+        given = self._given(state, inputs)
+        env = self.env.given(given.constants)
+        fresh = forward_rollout(
+            env,
+            Reader.of(env, policy),
+            draws["action"],
+            self.exploration.explore(draws["explore"]),
+            scheduled(inputs.settings["epsilon"], state.step),
+            scheduled(inputs.settings["temperature"], state.step),
+        )
+        carry, fresh = state.carry.update(env, fresh.last), dataclasses.replace(fresh, given=given)
+        if self.search.rounds:
+            own, backward = below(draws, "search"), self.policy.backward
+            found = local_search(self.env, state.networks, backward, self.search, fresh.last, own, given)
+            fresh = joined(env, [fresh, found])
+        if carry.replay is not None:
+            carry = dataclasses.replace(carry, replay=carry.replay.add(self.replay, env, fresh.last))
+        return carry, fresh
+
+    def _given(self, state: State, inputs: Inputs) -> Given:
+        return Given(inputs.data.get("constants", {}), state.targets)
+
+    def _lesson(self, state: State, fresh: Trajectories | None, own, inputs: Inputs) -> tuple[Trajectories, Any]:
+        return lesson(self.env, state, self.replay, self.policy, fresh, own, self._given(state, inputs))
 
     def judged(self, state: State) -> Networks:
         """The networks that evaluations and samples use."""
@@ -148,11 +237,19 @@ class GFlowNet(Problem):
 
     def loss(self, networks: Networks, batch: Trajectories | Visited, size: int | None = None) -> tuple[Any, Terms]:
         s = self.scores(networks, batch, size)
-        loss, terms = two_results(self.objective(s))
+        learned_apart = self.policy.backward == "tlm"
+        loss, terms = two_results(self.objective(held_still(s) if learned_apart else s))
+        if learned_apart:
+            backward = backward_likelihood(s, self.batch_size)
+            parts = {**(terms.parts or {"objective_loss": loss}), "backward_loss": backward}
+            loss, terms = loss + backward, dataclasses.replace(terms, parts=parts)
         shown = {"log_reward": ops.mean(s.log_reward), "length": ops.mean(ops.cast(batch.length, s.log_reward))}
         if s.log_z is not None:
             shown["log_z"] = s.log_z
-        return loss, Terms(terms.parts, {**terms.shown, **shown}, terms.arrays)
+        arrays = terms.arrays
+        if self.replay.batch_size and self.replay.priority == "loss":
+            arrays = {**arrays, "error": self.objective.log_z(s) - objectives.log_z_estimates(s)}
+        return loss, Terms(terms.parts, {**terms.shown, **shown}, arrays)
 
     @property
     def graph(self) -> Enumeration | None:
@@ -163,10 +260,11 @@ class GFlowNet(Problem):
     def compile(self) -> Compile:
         longest = self.env.max_steps + (0 if self.env.stops else 1)
         return Compile(
-            sizes=() if self.env.fixed_length else row_sizes(self.batch_size, longest),
+            sizes=() if self.env.fixed_length else row_sizes(self.in_update, longest),
             count=self._count,
             prepare=lambda batch: visit(self.env, batch),
             watch=lambda logs: self.env.watch(),
+            updates=self.replay.updates,
             memory=MEMORY,
         )
 
@@ -185,12 +283,13 @@ class GFlowNet(Problem):
 
     @property
     def present(self) -> Present:
-        counts = {"trajectories": self.batch_size}
+        counts = {"trajectories": self.batch_size or self.in_update}
+        files = (Path(self.replay.file),) if self.replay.file else ()
         return Present(
             unit=Unit("updates"),
             counts=counts,
             describe=self._describe,
-            sources=self.env.files,
+            sources=(*self.env.files, *files),
             tables=Using(self).tables,
             drawings=Using(self).drawings,
         )
@@ -223,13 +322,17 @@ def problem(
     log_z: tuple[float, ...] = (0.0,),
     network: NetworkFactory | None = None,
     targets: TargetOptions | None = None,
+    replay: ReplayOptions | None = None,
+    local_search: LocalSearchOptions | None = None,
 ) -> GFlowNet:
     """A GFlowNet on an environment.
 
     An `objective` is a name, or an object with options of its own. A `reward` takes the place of the environment's own:
     a record with `log_reward(env, state)`, or any callable (a function, a `torch.nn.Module`, a model's `predict`) that
     gives one number for each object; see `tx.envs.BlackBox`. A `network` makes the policy, `(rng, spec) -> module`; see
-    `tx.networks.NetworkSpec`. `targets` are slower copies of the networks.
+    `tx.networks.NetworkSpec`. `targets` are slower copies of the networks. A `replay` draws known objects beside the
+    fresh trajectories of a step: `replay=ReplayOptions(size=10_000, batch_size=16, priority="rank")`. A `local_search`
+    varies fresh objects: `local_search=LocalSearchOptions(rounds=7, steps=4)`.
 
     >>> from twinax.envs import Hypergrid
     >>> problem(Hypergrid(dim=2, side=8), "detailed_balance").objective.name
@@ -246,6 +349,8 @@ def problem(
         log_z=log_z,
         network=network,
         targets=targets or TargetOptions(),
+        replay=replay or ReplayOptions(),
+        search=local_search or LocalSearchOptions(),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -47,6 +48,27 @@ class Trajectories:
         return tree.map_leaves(lambda x: x[-1], self.states)
 
 
+def joined(env: Environment, parts: Sequence[Trajectories]) -> Trajectories:
+    """Several batches of trajectories as one."""
+    if len(parts) == 1:
+        return parts[0]
+    if not env.fixed_length:
+        parts = [_padded(one) for one in parts]
+    states = tree.map_leaves(lambda *each: ops.concat(each, 1), *(one.states for one in parts))
+    actions, length = (ops.concat([getattr(one, name) for one in parts], -1) for name in ("actions", "length"))
+    return Trajectories(states, actions, length, parts[0].given)
+
+
+def _padded(one: Trajectories) -> Trajectories:
+    """The final state stands in all of the padding: another batch's longest trajectory may be longer."""
+    ended = ops.arange(one.actions.shape[0] + 1, one.length)[:, None] > one.length[None]
+
+    def fill(x):
+        return ops.where(ended.reshape(*ended.shape, *[1] * (x.ndim - 2)), x[-1][None], x)
+
+    return dataclasses.replace(one, states=tree.map_leaves(fill, one.states))
+
+
 def rollout_draws(env: Environment, batch: int) -> dict[str, Draw]:
     """What `forward_rollout` needs."""
     numbers = action_draws(env.num_actions, env.action_shape)
@@ -66,16 +88,18 @@ def forward_rollout(
     explore: Float[Array, "time batch"],
     epsilon: Any = 0.0,
     temperature: Any = 1.0,
+    first: Any = None,
 ) -> Trajectories:
-    """Act until every trajectory is done; the loop ends with the longest one, not at `max_steps`.
+    """Act until every trajectory is done; the loop ends with the longest one, not after `max_steps`. Trajectories begin
+    in the source, or in the `first` states.
 
     In a compiled loop the network sees fewer and fewer rows: whenever half of the trajectories have ended,
     the ones still going are gathered into half as many rows. Where all trajectories have one length, steps are counted.
     """
-    batch = uniform.shape[1]
-    state = ops.like(env.reset(batch), uniform)
-    states = tree.map_leaves(lambda x: ops.set_at(ops.zeros((env.max_steps + 1, *x.shape), x), 0, x), state)
-    actions = ops.zeros((env.max_steps, batch), uniform, "int32")
+    steps, batch = uniform.shape[:2]
+    state = ops.like(env.reset(batch), uniform) if first is None else first
+    states = tree.map_leaves(lambda x: ops.set_at(ops.zeros((steps + 1, *x.shape), x), 0, x), state)
+    actions = ops.zeros((steps, batch), uniform, "int32")
     length = ops.zeros((batch,), uniform, "int32")
 
     reader = Reader(env, logits)
@@ -83,8 +107,8 @@ def forward_rollout(
     def going(carry, more_than: int):
         state, _, _, _, _, t = carry
         if env.fixed_length:
-            return t < env.max_steps
-        return (t < env.max_steps) & (ops.sum(ops.cast(~state.done, "int32")) > more_than)
+            return t < steps
+        return (t < steps) & (ops.sum(ops.cast(~state.done, "int32")) > more_than)
 
     def act(carry, rows: Rows | None):
         state, memory, states, actions, length, t = carry

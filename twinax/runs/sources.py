@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ FOLDER, SUMS = "sources", "sources.json"
 
 
 def keep(run: Path, config: Any, sources: Sequence[Path]) -> Any:
-    """The configuration as it is to be written; the first of the sources is the one that it names.
+    """The configuration as it is to be written, which names sources where they lie then.
 
     What lies in one folder is copied. Otherwise, as with meshes in a folder of their own, names inside the files would
     lead nowhere from a copy: then the file is named by its whole path, and a change of any of them is noticed later.
@@ -27,9 +27,9 @@ def keep(run: Path, config: Any, sources: Sequence[Path]) -> Any:
     if not sources:
         return config
     first, folder = sources[0], run / FOLDER
-    copied = f"{FOLDER}/{first.name}"
     if first.absolute().parent == folder.absolute():
-        return renamed(config, first, copied)  # a run that goes on
+        # A run that goes on.
+        return _all_renamed(config, {source: f"{FOLDER}/{source.name}" for source in sources})
     alike = len({source.absolute().parent for source in sources}) == 1
     with files.writing("the run's own copy of", first):
         content = {source: source.read_bytes() for source in sources}
@@ -43,7 +43,13 @@ def keep(run: Path, config: Any, sources: Sequence[Path]) -> Any:
     sums = {names[source]: hashlib.sha256(data).hexdigest() for source, data in content.items()}
     with files.writing("the sums", run / SUMS, run):
         files.replace_file(run / SUMS, json.dumps(sums, indent=2) + "\n")
-    return renamed(config, first, copied if alike else str(first.absolute()))
+    return _all_renamed(config, names)
+
+
+def _all_renamed(config: Any, names: Mapping[Path, str]) -> Any:
+    for file, name in names.items():
+        config = renamed(config, file, name)
+    return config
 
 
 def locate(run: Path, config: Any) -> Any:

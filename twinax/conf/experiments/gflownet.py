@@ -20,7 +20,16 @@ from twinax.conf.experiments._gflownet_sequences import SEQUENCES
 from twinax.conf.experiments._gflownet_trees import TREES
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError
-from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, TargetOptions, objectives, problem
+from twinax.gflownet import (
+    Exploration,
+    LocalSearchOptions,
+    MetricOptions,
+    PolicyOptions,
+    ReplayOptions,
+    TargetOptions,
+    objectives,
+    problem,
+)
 from twinax.registry import import_code
 
 MOST_LOG_Z = 1_000_000
@@ -74,6 +83,8 @@ class GflownetRoot(Root):
     objective: Any = CHOSEN
     policy: PolicySection = field(default_factory=PolicySection)
     exploration: Any = field(default_factory=mirror(Exploration))
+    replay: Any = field(default_factory=mirror(ReplayOptions))
+    local_search: Any = field(default_factory=mirror(LocalSearchOptions))
     metrics: Any = field(default_factory=mirror(MetricOptions))
     targets: Any = field(default_factory=mirror(TargetOptions))
     optimizer: GflownetOptimizer = field(default_factory=GflownetOptimizer)
@@ -200,6 +211,8 @@ def build_problem(config: GflownetRoot):
         log_z=(objective.log_z_init,) * objective.log_z_size,
         targets=make_options(config.targets),
         network=make_network(config.policy, "policy", env.default_network),
+        replay=make_options(config.replay, "replay"),
+        local_search=make_options(config.local_search, "local_search"),
     )
 
 

@@ -1,0 +1,59 @@
+"""What an update learns from: fresh trajectories, and backward rollouts from objects of the replay, in one batch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from twinax import ops, tree
+from twinax.envs import Environment
+from twinax.gflownet._policy import PolicyOptions
+from twinax.gflownet._replay import ReplayOptions
+from twinax.gflownet._trajectories import Given, Trajectories, joined, undo_draws
+from twinax.gflownet._undoing import undo
+from twinax.noise import Draw
+from twinax.problem import State
+from twinax.types import Array, Int
+
+
+def replay_draws(env: Environment, options: ReplayOptions) -> dict[str, Draw]:
+    """What the lessons of a step need, updates first."""
+    if not options.batch_size:
+        return {}
+    back = undo_draws(env, options.batch_size)
+    return {
+        "replay/choose": Draw((options.updates, options.batch_size)),
+        "replay/undo": Draw((options.updates, *back.shape)),
+    }
+
+
+def lesson(
+    env: Environment,
+    state: State,
+    options: ReplayOptions,
+    policy: PolicyOptions,
+    fresh: Trajectories | None,
+    draws: Mapping[str, Any],
+    given: Given,
+) -> tuple[Trajectories, Int[Array, " drawn"]]:
+    """One batch, the fresh trajectories first, and the slots that the others were drawn from."""
+    replay = state.carry.replay
+    slots = replay.draw(options, draws["choose"])
+    objects = replay.at(slots)
+    if fresh is not None and options.start:
+        objects = _if_held(replay.held >= options.start, objects, fresh.last)
+    kind = policy.backward if options.backward == "policy" else options.backward
+    replayed = undo(env.given(given.constants), state.networks, kind, objects, draws["undo"])
+    parts = [replayed] if fresh is None else [fresh, replayed]
+    return dataclasses.replace(joined(env, parts), given=given), slots
+
+
+def _if_held(enough: Any, objects: Any, fresh: Any) -> Any:
+    """The objects that were drawn, or fresh ones in turn."""
+
+    def one(drawn, last):
+        turn = ops.arange(drawn.shape[0], drawn) % last.shape[0]
+        return ops.where(enough, drawn, ops.take(last, turn))
+
+    return tree.map_leaves(one, objects, fresh)
