@@ -51,11 +51,11 @@ class DAG(Environment):
     """
 
     num_nodes: int | None = None
-    """Variables of simulated data, 5 if nobody says; data of one's own say it themselves."""
+    """Number of variables of simulated data; null: 5, or as many as data of one's own have."""
     data: Any = None
-    """An array with a sample in each row, or the path of a CSV or npz file; None: simulated from a random graph."""
+    """Samples, one in each row: an array, or the path of a CSV or npz file; null simulates them from a random graph."""
     graph: Any = None
-    """The true graph of one's own data, where it is known: a matrix with 1 where i -> j, or the path of a CSV file."""
+    """True graph of data of one's own: a matrix with 1 where i -> j, or the path of a CSV file; null: not known."""
     standardise: bool = False
     """Whether each column of one's own data is brought to mean 0 and variance 1."""
     num_samples: int = 100
@@ -65,7 +65,7 @@ class DAG(Environment):
     seed: int = 0
     """Decides on the simulated graph and its data."""
     max_parents: int | None = None
-    """Largest number of edges into a node; None: any."""
+    """Largest number of edges into a node; null allows any number."""
     reward: Any = BGe()
     """What a graph pays: `BGe`, `LinearGaussian`, any function of adjacency matrices, or a record of one's own."""
     observations: Observations = field(init=False, repr=False)

@@ -31,12 +31,12 @@ class ParentScores(ABC):
     """A reward that is a sum of scores of nodes given their parents."""
 
     prior: str = "uniform"
-    """log P(G): uniform, edge (beta for each edge), erdos_renyi (each edge with a probability), or fair (every number
-    of parents alike)."""
+    """Prior of graphs: uniform, edge (a factor beta for each edge), erdos_renyi (each edge with a probability), or fair
+    (every number of parents alike)."""
     beta: float = 0.1
     """Factor for each edge under prior=edge; below 1 it favours sparse graphs."""
     edge_probability: float | None = None
-    """Probability of each possible edge under prior=erdos_renyi; None: an edge for each node on average, at most
+    """Probability of each possible edge under prior=erdos_renyi; null: an edge for each node on average, at most
     1/2."""
 
     def __post_init__(self):
@@ -116,7 +116,7 @@ class BGe(ParentScores):
     mean_strength: float = 1.0
     """How many samples the prior mean of 0 counts for (a)."""
     degrees: float | None = None
-    """Degrees of freedom of the Wishart prior (w), above num_nodes + 1; None: num_nodes + 2."""
+    """Degrees of freedom of the Wishart prior (w), above num_nodes + 1; null: num_nodes + 2."""
 
     def __post_init__(self):
         super().__post_init__()

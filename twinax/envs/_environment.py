@@ -197,7 +197,10 @@ class Environment(ABC):
     def log_partition(self) -> float | None:
         """log Z where it is known without an enumeration; by default, where the reward has `log_partition(env)`."""
         known: Any = getattr(getattr(self, "reward", None), "log_partition", None)
-        return float(known(self)) if callable(known) else None
+        if not callable(known):
+            return None
+        value: Any = known(self)
+        return float(value)
 
     def with_reward(self, reward: Any) -> Environment:
         """The same world, paying by another reward.
