@@ -4,8 +4,9 @@
     python benchmarks/gallery.py --only ising dag  # some of them
     python benchmarks/figures.py                   # puts commands, pictures and numbers into docs/gallery.md
 
-A world runs in this process in jax mode, as its command would. A picture shows the best objects that the training found
-as the world draws them, or else target and learned distribution as a map, or else learned against true log-probabilities.
+A world runs in this process in jax mode, as its command would. A picture shows the best objects that the training
+found as the world draws them, or else target and learned distribution as a map, or else learned against true
+log-probabilities.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ WORLDS = {
     "bag": "env=bag env.letters=4 env.draws=9 trainer.batch_size=64 exploration.epsilon=0.1 " + FADES.format(3000),
     "perfect_tree": "env=perfect_tree env.depth=8 trainer.batch_size=64 optimizer.learning_rate=3e-3 "
     + FADES.format(2000),
-    "rings": "env=rings env.nodes=4 env.directed=false proxy=ring proxy.other=1 trainer.batch_size=64 exploration.epsilon=0.1 "
+    "rings": "env=rings env.nodes=4 env.directed=false proxy.other=1 trainer.batch_size=64 exploration.epsilon=0.1 "
     + FADES.format(3000),
     "phylo": "env=phylo env.taxa=6 env.sites=60 policy.network=mlp policy.hidden=[256,256] targets.rate=1 "
     "objective.residual_loss=squared exploration.epsilon=0.1 exploration.epsilon_steps=0 trainer.batch_size=64 "
@@ -185,7 +186,7 @@ def side_by_side(maps: list[np.ndarray], target: Path) -> None:
 
 
 def agreement(graph: Any, learned: np.ndarray, target: Path) -> None:
-    """Learned against true log-probability, a dot for each of at most `DOTS` objects, over the line where they agree."""
+    """Learned against true log-probability, a dot for each of at most `DOTS` objects; on the line they agree."""
     done = np.flatnonzero(graph.done)
     done = np.random.default_rng(0).permutation(done)[:DOTS]
     true, found = np.log(graph.target_distribution[done]), np.log(np.maximum(learned[done], np.finfo(float).tiny))
