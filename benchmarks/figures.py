@@ -169,7 +169,51 @@ def recipe_table(recipe: dict) -> str:
     )
 
 
+GALLERY = "hypergrid sequences bitseq tfbind8 qm9 dag ising set bag perfect_tree rings phylo molecules".split()
+GALLERY_COLUMNS = (
+    "objects", "parameters", "steps x batch", "training", "compilation", "exact TV", "log Z error", "correlation",
+    "modes found",
+)  # fmt: skip
+
+
+def gallery_row(row: dict) -> str:
+    """The numbers of a world of the gallery, as a row of a Markdown table; what a world has not is a dash."""
+
+    def cell(key: str, form: str) -> str:
+        return format(row[key], form) if row.get(key) is not None else "-"
+
+    cells = [cell("objects", ","), cell("parameters", ","), f"{row['steps']:,} x {row['batch']}"]
+    cells += [f"{row['training_seconds']:.0f} s", f"{row['compile_seconds']:.0f} s", cell("total_variation", ".4f")]
+    cells += [cell("log_z_error", "+.4f"), cell("test_pearson", ".4f")]
+    cells.append(f"{row['modes_found']} of {row['modes']}" if row["modes"] else "-")
+    return "| " + " | ".join(cells) + " |"
+
+
+def gallery_table(row: dict) -> str:
+    """The command of a world, its picture and its numbers."""
+    name = row["name"]
+    words, lines = row["command"].split(), []
+    for word in words:
+        if not lines or len(lines[-1]) + len(word) > 104:
+            lines.append("" if not lines else "   ")
+        lines[-1] = f"{lines[-1]} {word}".lstrip() if len(lines) == 1 else f"{lines[-1]} {word}"
+    return "\n".join(
+        [
+            "```bash",
+            " \\\n".join(lines),
+            "```",
+            "",
+            f"![{row['shows']}](images/gallery_{name}.png)",
+            "",
+            "| " + " | ".join(GALLERY_COLUMNS) + " |",
+            "|" + "---:|" * len(GALLERY_COLUMNS),
+            gallery_row(row),
+        ]
+    )
+
+
 PAGES = {
+    **{f"gallery_{name}": ("docs/gallery.md", gallery_table) for name in GALLERY},
     "gflownet_hypergrid": ("README.md", table),
     "recipe": ("docs/metrics.md", recipe_table),
     "treasurehunt": ("docs/worlds.md", hunt_table),

@@ -150,7 +150,12 @@ def test_systems_are_shown():
     assert Ising(2).text(spins, 0) == "+- .+" and Spins.of(np.zeros((4, 4))).text(spins, 0) == "+-.+"
     picture = Ising(2).draw(spins, 0)
     assert picture.shape == (160, 160, 3) and picture.dtype == np.uint8
-    assert picture[0, 0, 0] < picture[100, 0, 0] < picture[0, 100, 0]
+    up, down, empty = picture[40, 40, 0], picture[40, 120, 0], picture[120, 40, 0]
+    assert up < empty < down
+    # Equal spins side by side are parted by a line.
+    same = Ising(3).draw(np.ones((1, 9), np.int32), 0)[..., 0]
+    middle = len(same) // 6
+    assert len(np.flatnonzero(np.diff((same[middle] > same[middle, middle]).astype(int)) == 1)) == 3
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,9 @@ from twinax.networks import Tokens
 from twinax.parts import Title
 from twinax.types import Array, Bool, Float, Int
 
+LINE = 190
+"""Grey of the lines between the places of a picture."""
+
 
 class SpinState(NamedTuple):
     """The spins of each system."""
@@ -170,10 +173,14 @@ class Ising(SpinSystem):
         return " ".join(line[start : start + self.side] for start in range(0, self.places, self.side))
 
     def draw(self, objects: Any, index: int) -> np.ndarray:
-        """Dark where a spin is up, light where it is down, grey between."""
+        """Dark where a spin is up, light where it is down, grey between; lines part the places."""
         shade = np.array([235, 160, 35], np.uint8)[np.asarray(objects)[index] + 1].reshape(self.side, self.side)
         pixels = max(1, 160 // self.side)
-        return np.repeat(np.kron(shade, np.ones((pixels, pixels), np.uint8))[..., None], 3, -1)
+        image = np.kron(shade, np.ones((pixels, pixels), np.uint8))
+        if pixels >= 6:
+            # Without lines nobody could count the places of equal spins.
+            image[::pixels] = image[:, ::pixels] = image[-1] = image[:, -1] = LINE
+        return np.repeat(image[..., None], 3, -1)
 
 
 @checked

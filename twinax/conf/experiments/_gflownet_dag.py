@@ -17,7 +17,7 @@ PRESETS = {
             "optimizer": {"learning_rate": 1e-4},
             "trainer": {"batch_size": 128, "steps": 100_000},
         },
-        choose={"objective": "modified_detailed_balance"},
+        choose={"proxy": "bge", "objective": "modified_detailed_balance"},
     )
 }
 """gfnx's, but for its graph network (policy.network=graph): modified detailed balance, as every graph may stop."""

@@ -12,7 +12,7 @@ def _grid(name: str, dim: int, side: int, reward: str) -> Preset:
     return Preset({"env": section(dim=dim, side=side)}, choose={"proxy": reward})
 
 
-def _world(name: str, kind: type, hidden: list[int], batch: int) -> Preset:
+def _world(name: str, kind: type, hidden: list[int], batch: int, reward: str = "own") -> Preset:
     """A world whose uniform backward policy is right: every order of the same actions leads to the same object."""
     return Preset(
         {
@@ -21,16 +21,17 @@ def _world(name: str, kind: type, hidden: list[int], batch: int) -> Preset:
             # log Z grows with the number of places: as a sum of several parameters it gets there sooner.
             "objective": {"log_z_size": 16},
             "trainer": {"batch_size": batch},
-        }
+        },
+        choose={"proxy": reward},
     )
 
 
 PRESETS: dict[str, Preset] = {
     "ising": _world("ising", Ising, [256] * 4, 256),
-    "set": _world("set", Sets, [256, 256], 16),
-    "bag": _world("bag", Bags, [256, 256], 16),
-    "perfect_tree": _world("perfect_tree", PerfectTree, [64, 64], 16),
-    "rings": _world("rings", RingGraphs, [256, 256], 16),
+    "set": _world("set", Sets, [256, 256], 16, "item_weights"),
+    "bag": _world("bag", Bags, [256, 256], 16, "bag_modes"),
+    "perfect_tree": _world("perfect_tree", PerfectTree, [64, 64], 16, "leaf_number"),
+    "rings": _world("rings", RingGraphs, [256, 256], 16, "ring"),
     "deceptive_2d": _grid("deceptive_2d", 2, 256, "deceptive"),
     "deceptive_4d": _grid("deceptive_4d", 4, 32, "deceptive"),
 }

@@ -218,7 +218,7 @@ def build_problem(config: GflownetRoot):
 
 EXPERIMENT = Experiment(
     name="gflownet",
-    summary="GFlowNets on grids: seven objectives, exact metrics",
+    summary="GFlowNets: ten objectives, worlds with an exact answer",
     schema=GflownetRoot,
     groups={
         "proxy": Group(
