@@ -116,15 +116,14 @@ actions = env.action_space.n
 
 
 class OneHot(eqx.Module):
-    """An MLP of one-hot tokens."""
+    """An MLP of one-hot tokens, with the one that begins a string; those beyond the vocabulary are zeros."""
 
     body: eqx.nn.MLP
     low: int
     vocabulary: int
-    first: int
 
     def __call__(self, seen):
-        return self.body(jax.nn.one_hot(seen[self.first :] - self.low, self.vocabulary).reshape(-1)), 0.0
+        return self.body(jax.nn.one_hot(seen - self.low, self.vocabulary).reshape(-1)), 0.0
 
 
 class PlaceLogits(eqx.Module):
@@ -261,11 +260,11 @@ def baseline(name):
 def network(key):
     mlp = functools.partial(eqx.nn.MLP, out_size=actions, key=key)
     if world == "tfbind8":
-        return OneHot(mlp(8 * 5, width_size=256, depth=2), 0, 5, 1)
+        return OneHot(mlp(9 * 6, width_size=256, depth=2), 0, 6)
     if world == "qm9":
-        return OneHot(mlp(5 * 12, width_size=256, depth=2), 0, 12, 1)
+        return OneHot(mlp(6 * 13, width_size=256, depth=2), 0, 13)
     if world == "ising":
-        return OneHot(mlp(81 * 3, width_size=256, depth=4), -1, 3, 0)
+        return OneHot(mlp(81 * 3, width_size=256, depth=4), -1, 3)
     if world == "bitseq":
         sizes = {"embedding_size": 64, "hidden_size": 64, "intermediate_size": 64, "num_layers": 3, "num_heads": 8}
         tokens = {"vocab_size": env.ntoken, "max_length": env.max_length + 1, "pad_id": env.pad_token}
