@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import json
 import sys
 import time
 import types
@@ -33,7 +32,7 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
-from measuring import serve  # noqa: E402
+from measuring import rates, serve  # noqa: E402
 
 if not hasattr(jax, "tree_map"):  # removed from JAX; gfnx still calls it
     jax.tree_map = jax.tree.map  # type: ignore[attr-defined]
@@ -209,9 +208,7 @@ class Pairs(eqx.Module):
         self.norm = eqx.nn.LayerNorm(width)
         one, two, self.flow = (
             eqx.nn.Linear(a, b, key=key)
-            for a, b, key in zip(
-                (width, hidden, width), (hidden, 1, 1), jax.random.split(keys[2], 3), strict=True
-            )
+            for a, b, key in zip((width, hidden, width), (hidden, 1, 1), jax.random.split(keys[2], 3), strict=True)
         )
         self.judge = [one, two]
 
@@ -244,7 +241,7 @@ class Theirs(eqx.Module):
 
 
 def baseline(name):
-    """A script of gfnx's repository as a module, with stand-ins for what it imports only to log and to read settings."""
+    """A script of gfnx's repository as a module, with stand-ins for what it imports to log and to read settings."""
     for missing in ("hydra", "utils", "utils.checkpoint", "utils.logger", "jax_tqdm"):
         if missing not in sys.modules:
             stand_in = types.ModuleType(missing)
@@ -410,12 +407,12 @@ first = time.perf_counter() - begin
 
 def turn():
     global carry
-    begin = time.perf_counter()
     carry = jax.block_until_ready(run(carry, steps))
-    return steps / (time.perf_counter() - begin)
 
 
 count = sum(x.size for x in jax.tree.leaves(weights)) + (loss is trajectory_balance)
-serve({"parameters": int(count), "first_call_seconds": first, "versions": f"jax {jax.__version__}"}, turn)
+serve(
+    {"parameters": int(count), "first_call_seconds": first, "versions": f"jax {jax.__version__}"},
+    lambda: rates(turn, steps),
+)
 assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(carry[1])), "weights are no longer finite"
-print(json.dumps("ended"), file=sys.stderr)

@@ -15,15 +15,14 @@ more than twinax has.
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-from measuring import serve  # noqa: E402
-from torch import nn  # noqa: E402
+import numpy as np
+import torch
+from measuring import rates, serve
+from torch import nn
 
 case, batch, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 
@@ -143,17 +142,15 @@ lengths = []
 
 
 def turn():
-    begin = time.perf_counter()
     for _ in range(steps):
         trajectories = model.sample_trajectories(env, n=batch, save_logprobs=False, save_estimator_outputs=False)
         optimizer.zero_grad()
         model.loss(env, model.to_training_samples(trajectories), recalculate_all_logprobs=True).backward()
         optimizer.step()
         lengths.append(float(trajectories.terminating_idx.float().mean()))
-    return steps / (time.perf_counter() - begin)
 
 
 turn()
 count = sum(p.numel() for p in {id(p): p for p in model.parameters() if p.requires_grad}.values())
 facts = {"parameters": count, "versions": f"torch {torch.__version__}", "threads": torch.get_num_threads()}
-serve({**facts, "mean_length": float(np.mean(lengths))}, turn)
+serve({**facts, "mean_length": float(np.mean(lengths))}, lambda: rates(turn, steps))
