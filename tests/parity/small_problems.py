@@ -61,7 +61,7 @@ def with_style(separate: bool = True, **optimizer):
     t = np.arange(40) / 20
     layout = (Feature("angle/pole", "rad"), Feature("speed/pole", "rad/s"))
     frames = np.stack([np.pi + 0.5 * np.sin(np.pi * t), 0.5 * np.pi * np.cos(np.pi * t)], 1)
-    options = ppo.AmpOptions(hidden=(6,), batch=8, updates=2, buffer_size=20, kept=6, remembered=0.5)
+    options = ppo.AmpOptions(hidden=(6,), batch=8, updates=2, memory=20, kept=6, remembered=0.5)
     hooks = ppo.amp(
         Reference(layout, frames, 20.0), lambda state: ops.stack([state.angle, state.spin], -1), 0.05, options
     )

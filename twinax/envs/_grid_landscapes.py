@@ -34,7 +34,7 @@ class Cosine:
 
     >>> from twinax.envs import Hypergrid
     >>> Hypergrid(dim=2, side=32, reward=Cosine()).num_modes
-    9
+    5
     """
 
     r0: float = 0.1

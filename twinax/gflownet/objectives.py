@@ -157,7 +157,7 @@ class Objective(ABC):
     ...     def log_z(self, s):
     ...         return s.log_z
     >>> Weighted(weight=3.0)
-    Weighted(weight=3.0)
+    Weighted(residual_loss='squared', linex_slope=1.0, weight=3.0)
     """
 
     _made_by = "such as tx.gflownet.objectives.SubtrajectoryBalance(decay=0.5), or its name"
@@ -349,7 +349,7 @@ def objective(name: str | Objective) -> Objective:
     """An objective with its default options by its name, alias or `package.module:Name`, or one as it is.
 
     >>> objective("subtb")
-    SubtrajectoryBalance(decay=0.9, normalise='batch')
+    SubtrajectoryBalance(residual_loss='squared', linex_slope=1.0, decay=0.9, normalise='batch')
     """
     if isinstance(name, str):
         return OBJECTIVES.find(name)()

@@ -373,10 +373,15 @@ def problem(
     world: World,
     groups: Mapping[str, Group] | None = None,
     *,
+    num_envs: int = 1,
+    gradient_steps: int = 1,
     optimizer: Optimizer | None = None,
-    **settings: Any,
+    parallel: bool = True,
+    evaluation_num_envs: int = 16,
+    evaluation_epsilon: float = 0.05,
+    film: bool = True,
 ) -> Agents:
-    """Agents in a world; without `groups` all of them learn by implicit quantiles. Settings are the fields of `Agents`.
+    """Agents in a world; without `groups` all of them learn by implicit quantiles.
 
     >>> from twinax.envs import TreasureHunt
     >>> problem(TreasureHunt(num_agents=2)).seats
@@ -390,4 +395,14 @@ def problem(
             f"the optimizer has the step size {optimizer.learning_rate} and rates {optimizer.rates}, but each group of "
             "learners has its own; set Learners(learning_rate=...)"
         )
-    return Agents(world, named, dataclasses.replace(optimizer, rates=rates, clip_by="member"), **settings)
+    return Agents(
+        world=world,
+        groups=named,
+        optimizer=dataclasses.replace(optimizer, rates=rates, clip_by="member"),
+        num_envs=num_envs,
+        gradient_steps=gradient_steps,
+        parallel=parallel,
+        evaluation_num_envs=evaluation_num_envs,
+        evaluation_epsilon=evaluation_epsilon,
+        film=film,
+    )
