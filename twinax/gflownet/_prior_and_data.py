@@ -48,5 +48,13 @@ class RelativeTrajectoryBalance(Objective):
 class MaximumLikelihood(Objective):
     """-sum log P_F, mean over trajectories that end in known objects: for batches that come from data alone."""
 
+    def __post_init__(self):
+        super().__post_init__()
+        if self.residual_loss != "squared":
+            raise TwinaxError(
+                f"residual_loss is {self.residual_loss}, but maximum_likelihood has no residual that it could change; "
+                "leave it at squared"
+            )
+
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
         return -ops.mean(ops.sum(s.log_pf, 0)), Terms()
