@@ -67,6 +67,7 @@ def test_peaks_are_better_than_all_neighbours(file):
     number = env.mode(states)
     assert {str(string) for string in LETTERS[number >= 0]} == peaks
     assert sorted(number[number >= 0]) == list(range(len(peaks))) and env.num_modes == len(peaks) > 1
+    assert env._modes() is env._modes(), "they are asked for in every step, and take as long to find as a step"
     top = Tabulated(file, modes_are="top", mode_share=0.2)
     assert {str(string) for string in LETTERS[top.mode(states) >= 0]} == {s for s in value if value[s] > 21.5 / 26}
 
