@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from twinax import ops
 from twinax.arguments import checked
 from twinax.errors import TwinaxError
@@ -42,6 +44,9 @@ class RelativeTrajectoryBalance(Objective):
 
     def log_z(self, s: Scores) -> Float[Array, ""]:
         return s.log_z
+
+    def log_target(self, log_reward: np.ndarray, log_prior: np.ndarray) -> np.ndarray:
+        return log_prior + self.beta * log_reward
 
 
 @dataclass(frozen=True)
