@@ -158,6 +158,7 @@ def test_systems_are_shown():
     [
         (lambda: Ising(1), "side is 1; it must be at least 2"),
         (lambda: Ising(3, float("nan")), "sigma is nan; it must be finite"),
+        (lambda: Spins.of([[0.0, 1.0], [0.0]]), "no matrix of numbers"),
         (lambda: Spins.of(np.zeros((2, 3))), "2 rows, one of 3 numbers"),
         (lambda: Spins.of(np.zeros(3)), r"the shape \(3,\)"),
         (lambda: Spins.of(np.zeros((2, 2)), np.zeros(3)), "3 fields for 2 spins"),

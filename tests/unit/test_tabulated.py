@@ -103,6 +103,7 @@ def test_worlds_of_other_values_are_other_worlds(tmp_path, file):
         ({"key": np.where(LETTERS == "xyz", "zyx", LETTERS)}, "the string xyz stands there 0 times"),
         ({"value": np.where(LETTERS == "xyz", np.nan, VALUES)}, "the value of xyz is nan"),
         ({"value": VALUES[:-1]}, "a number for each"),
+        ({"key": np.where(LETTERS == "xyz", b"xy\xff", LETTERS.astype("S3"))}, "bytes that are no ASCII text"),
         ({"key": np.arange(27)}, "they must be strings"),
         ({"key": np.where(LETTERS == "xyz", "xyzx", LETTERS)}, "3 to 4 letters"),
         ({"value": -VALUES}, "must be above least_value"),

@@ -207,7 +207,10 @@ class Spins(SpinSystem):
     @classmethod
     def of(cls, couplings: Any, fields: Any = ()) -> Spins:
         """The same from arrays."""
-        matrix = np.asarray(couplings, float)
+        try:
+            matrix = np.asarray(couplings, float)
+        except (TypeError, ValueError) as error:
+            raise TwinaxError(f"the couplings are no matrix of numbers ({error}); give a square one") from None
         if matrix.ndim != 2:
             raise TwinaxError(f"the couplings have the shape {matrix.shape}; give a square matrix")
         return cls(tuple(map(tuple, matrix.tolist())), tuple(np.asarray(fields, float).tolist()))
