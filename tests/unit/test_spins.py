@@ -44,6 +44,8 @@ def test_the_transfer_matrix_says_what_summing_says(side, sigma, field):
 
 def test_neighbours_on_a_side_of_two_count_once():
     assert Ising(2, 0.1).log_partition == pytest.approx(2.853577508, abs=1e-9)
+    # All of 2^9 states are beyond the range of float64 below the best rows: no number is better than -inf.
+    assert Ising(3, -300.0).log_partition is None
 
 
 MOMENTS = {

@@ -152,8 +152,10 @@ class Ising(SpinSystem):
 
     @functools.cached_property
     def log_partition(self) -> float | None:  # type: ignore[override]
-        """log Z by the transfer matrix, up to a side of 10."""
-        return torus_log_partition(self.side, self.sigma, self.field) if self.side <= MOST_SIDE else None
+        """log Z by the transfer matrix, up to a side of 10 and where couplings are not so strong that all that fits
+        together is lost in float64."""
+        value = torus_log_partition(self.side, self.sigma, self.field) if self.side <= MOST_SIDE else -math.inf
+        return value if math.isfinite(value) else None
 
     def couplings(self) -> np.ndarray:
         """sigma A as a matrix, (places, places)."""
