@@ -357,6 +357,7 @@ def broken(column=None, value=np.nan):
         ({"num_nodes": 17}, "for at most 16 nodes, and there are 17"),
         ({"num_nodes": 1000}, "num_nodes is 1000; it must be at most 256"),
         ({"num_samples": 1}, "num_samples is 1"),
+        ({"num_samples": 10**9}, "num_samples=1,000,000,000 are more than 20,000,000 numbers"),
         ({"edges_per_node": -1.0}, "edges_per_node is -1.0"),
         ({"max_parents": 5}, "max_parents is 5; it must lie between 1 and 4"),
         ({"reward": BGe(degrees=3.0)}, "degrees is 3.0; for 5 nodes it must be above 6"),

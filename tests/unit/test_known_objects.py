@@ -11,7 +11,7 @@ import pytest
 import twinax as tx
 from twinax import parity
 from twinax.engines import make_engine
-from twinax.envs import GridReward, Hypergrid
+from twinax.envs import BitModes, BitSequences, GridReward, Hypergrid
 from twinax.errors import TwinaxError
 from twinax.gflownet import MetricOptions, PolicyOptions, ReplayOptions, problem
 from twinax.gflownet._known import known_objects
@@ -144,7 +144,23 @@ def test_what_is_no_such_file_is_said(tmp_path):
     np.savez(tmp_path / "objects.npz", objects=BITS)
     with pytest.raises(TwinaxError, match="BitStrings makes no states of them; save the arrays bits, done"):
         known_objects(BitStrings(3), tmp_path / "objects.npz")
+    for wrong in (0.5, 2**32):
+        np.savez(tmp_path / "objects.npz", objects=np.array([[1, 1], [1, wrong]]))
+        with pytest.raises(TwinaxError, match="row 1 of its objects has .*, which the world reads as 0"):
+            known_objects(GRID, tmp_path / "objects.npz")
     with pytest.raises(TwinaxError, match="has 16 objects, but replay.size=10"):
         only_known(saved(tmp_path, position=CELLS), size=10)
     with pytest.raises(TwinaxError, match="at least 1, or 0 with known objects in replay.file"):
         problem(GRID, batch_size=0, replay=ReplayOptions(batch_size=4))
+
+
+def test_strings_of_bits_are_read_as_they_are_shown(tmp_path):
+    env = BitSequences(bits=8, word=4, reward=BitModes(count=2))
+    states = env.states_of([[15, 1], [8, 0]])
+    np.savez(tmp_path / "bits.npz", objects=env.objects(states))
+    np.savez(tmp_path / "words.npz", objects=states.letters)
+    for name in ("bits", "words"):
+        np.testing.assert_array_equal(known_objects(env, tmp_path / f"{name}.npz").letters, [[15, 1], [8, 0]])
+    np.savez(tmp_path / "bits.npz", objects=env.objects(states) + 2)
+    with pytest.raises(TwinaxError, match="row 0 of its objects has 3"):
+        known_objects(env, tmp_path / "bits.npz")

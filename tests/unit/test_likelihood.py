@@ -49,6 +49,16 @@ def test_estimates_are_within_their_errors_of_the_exact_probabilities(name, kind
         assert error.max() > 1e-3
 
 
+def test_one_rollout_knows_its_error_only_in_a_tree():
+    for name, env in WORLDS.items():
+        policy = random_policy(env)
+        objects, wanted = exact(env, policy)
+        uniform = np.random.default_rng(0).random(likelihood_draws(env, len(wanted), 1).shape)
+        log_p, error = log_probabilities(env, Networks(policy, None), "uniform", objects, uniform)
+        assert np.isfinite(log_p).all()
+        assert (error == 0).all() if name == "tree" else np.isnan(error).all()
+
+
 def test_estimates_in_torch_are_those_of_numpy():
     env = WORLDS["bits"]
     policy, (objects, _) = random_policy(env), exact(env, random_policy(env))

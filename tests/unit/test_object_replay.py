@@ -301,6 +301,8 @@ def test_bad_options_are_said_in_a_sentence():
         small(batch_size=32)
     with pytest.raises(TwinaxError, match="batch_size is 0, so that nothing is drawn from the replay, but updates=3"):
         ReplayOptions(updates=3)
+    with pytest.raises(TwinaxError, match="priority=loss .* relative_trajectory_balance is that of a prior"):
+        small(objective="rtb", priority="loss")
     with pytest.raises(TwinaxError, match="min_distance is -1"):
         ReplayOptions(min_distance=-1)
 

@@ -219,6 +219,7 @@ def test_other_wrong_options_are_one_sentence(tmp_path):
         "taxa is 2": {"taxa": 2},
         "rate is 0": {"rate": 0.0},
         "columns is 'some'": {"columns": "some"},
+        "more than 20,000,000 letters": {"sites": 10**9},
         "too many pairs": {"taxa": 10**6, "sites": 1},
     }
     for sentence, options in wrong.items():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -35,6 +37,15 @@ def test_every_function_has_a_golden_value():
 def test_large_residuals_stay_finite(name):
     values = residual(name)(np.array([-1e4, 1e4], np.float32))
     assert np.isfinite(values).all() and (values > 0).all()
+
+
+@pytest.mark.parametrize("slope", [1.0, -0.5])
+@pytest.mark.parametrize("name", RESIDUALS)
+def test_gradients_of_large_residuals_lead_back_to_zero(name, slope):
+    """log Z begins at 0 and rewards may be e^-1000: a gradient of the wrong sign, or of 0, would never get there."""
+    for t in (-1000.0, -81.0, 81.0, 1000.0):
+        gradient = float(jax.grad(residual(name, slope))(jnp.float32(t)))
+        assert np.sign(gradient) == np.sign(t) and np.isfinite(gradient)
 
 
 def scores(log_z=0.0, log_reward=0.0, gain=0.0) -> Scores:
@@ -81,6 +92,11 @@ def test_unknown_names_and_slopes_are_refused():
         objectives.DetailedBalance(residual_loss="linex", linex_slope=0.0)
     with pytest.raises(TwinaxError, match="terminal_weight is -1"):
         objectives.DetailedBalance(terminal_weight=-1.0)
+
+
+def test_a_likelihood_has_no_residual():
+    with pytest.raises(TwinaxError, match="residual_loss is huber, but maximum_likelihood has no residual"):
+        objectives.OBJECTIVES["maximum_likelihood"](residual_loss="huber")
 
 
 def test_the_last_transition_can_weigh_more():

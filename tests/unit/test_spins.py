@@ -44,6 +44,8 @@ def test_the_transfer_matrix_says_what_summing_says(side, sigma, field):
 
 def test_neighbours_on_a_side_of_two_count_once():
     assert Ising(2, 0.1).log_partition == pytest.approx(2.853577508, abs=1e-9)
+    # All of 2^9 states are beyond the range of float64 below the best rows: no number is better than -inf.
+    assert Ising(3, -300.0).log_partition is None
 
 
 MOMENTS = {
@@ -163,6 +165,7 @@ def test_systems_are_shown():
     [
         (lambda: Ising(1), "side is 1; it must be at least 2"),
         (lambda: Ising(3, float("nan")), "sigma is nan; it must be finite"),
+        (lambda: Spins.of([[0.0, 1.0], [0.0]]), "no matrix of numbers"),
         (lambda: Spins.of(np.zeros((2, 3))), "2 rows, one of 3 numbers"),
         (lambda: Spins.of(np.zeros(3)), r"the shape \(3,\)"),
         (lambda: Spins.of(np.zeros((2, 2)), np.zeros(3)), "3 fields for 2 spins"),

@@ -67,6 +67,7 @@ def test_peaks_are_better_than_all_neighbours(file):
     number = env.mode(states)
     assert {str(string) for string in LETTERS[number >= 0]} == peaks
     assert sorted(number[number >= 0]) == list(range(len(peaks))) and env.num_modes == len(peaks) > 1
+    assert env._modes() is env._modes(), "they are asked for in every step, and take as long to find as a step"
     top = Tabulated(file, modes_are="top", mode_share=0.2)
     assert {str(string) for string in LETTERS[top.mode(states) >= 0]} == {s for s in value if value[s] > 21.5 / 26}
 
@@ -102,6 +103,7 @@ def test_worlds_of_other_values_are_other_worlds(tmp_path, file):
         ({"key": np.where(LETTERS == "xyz", "zyx", LETTERS)}, "the string xyz stands there 0 times"),
         ({"value": np.where(LETTERS == "xyz", np.nan, VALUES)}, "the value of xyz is nan"),
         ({"value": VALUES[:-1]}, "a number for each"),
+        ({"key": np.where(LETTERS == "xyz", b"xy\xff", LETTERS.astype("S3"))}, "bytes that are no ASCII text"),
         ({"key": np.arange(27)}, "they must be strings"),
         ({"key": np.where(LETTERS == "xyz", "xyzx", LETTERS)}, "3 to 4 letters"),
         ({"value": -VALUES}, "must be above least_value"),

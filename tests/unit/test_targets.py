@@ -120,6 +120,22 @@ def test_soft_q_learning_learns_the_target(options, stops):
     assert metrics["total_variation"] < 0.01 and abs(metrics["log_z_error"]) < 0.03
 
 
+@pytest.mark.parametrize("mode", ["torch", "jax"])
+def test_relative_balance_is_judged_by_the_prior_weighed_by_the_reward(mode):
+    """Before training the policy is the prior, which beta=0 asks for; beta=1 asks for something else."""
+    graph, found = enumerate_states(GRID), {}
+    for beta in (0.0, 1.0):
+        made = small(objectives.OBJECTIVES["relative_trajectory_balance"](beta=beta), log_z=(0.5,))
+        engine = make_engine(made, mode=mode, dtype="float64")
+        engine.start(0)
+        found[beta] = engine.evaluate()
+        logits = engine.state().networks.policy(GRID.observe(graph.states)).forward_logits
+        prior = terminal_distribution(graph, ops.softmax(logits, GRID.forward_mask(graph.states)))
+        log_z = np.log((prior[graph.done] * np.exp(beta * graph.log_reward[graph.done])).sum())
+        assert found[beta]["log_z_error"] == pytest.approx(0.5 - log_z, abs=1e-9)
+    assert found[0.0]["total_variation"] < 1e-9 < 0.05 < found[1.0]["total_variation"]
+
+
 @pytest.mark.slow
 def test_relative_balance_weighs_the_prior_by_the_reward():
     made = problem(
@@ -142,6 +158,7 @@ def test_relative_balance_weighs_the_prior_by_the_reward():
     wanted = np.where(graph.done, prior * np.exp(2.0 * np.where(graph.done, graph.log_reward, 0.0)), 0.0)
     state = engine.state()
     assert total_variation(distribution(state.networks), wanted / wanted.sum()) < 0.02
+    assert engine.evaluate()["total_variation"] < 0.02
     assert float(state.networks.log_z.sum()) == pytest.approx(np.log(wanted.sum()), abs=0.03)
 
 

@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 
 from twinax import ops
-from twinax.envs import BlackBox, Corners, Environment, GridReward, Hypergrid, Uniform, check_env, enumerate_states
+from twinax.envs import (
+    BlackBox,
+    Corners,
+    Environment,
+    GridReward,
+    Hypergrid,
+    Ising,
+    Uniform,
+    check_env,
+    enumerate_states,
+)
 from twinax.envs._rewarded import Rewarded
 from twinax.errors import TwinaxError
 
@@ -33,6 +43,14 @@ def test_a_world_with_the_field_is_the_same_world_with_another_reward():
     env = Hypergrid(2, 8, GridReward.hard()).with_reward(Corners())
     assert env == Hypergrid(2, 8, Corners()) and env.num_modes == 0
     assert env.with_reward(GridReward()).num_modes == 4, "modes are those of the reward that is there"
+
+
+def test_what_a_world_measures_does_not_depend_on_who_pays():
+    world = Ising(2)
+    env, states = world.with_reward(Uniform()), enumerate_states(world).states
+    weights = np.full(len(states.done), 1 / len(states.done))
+    assert env.titles == world.titles and set(env.titles) == {"magnetisation", "agreement"}
+    assert env.measures(states, weights) == world.measures(states, weights) != {}
 
 
 def test_a_world_without_the_field_keeps_its_rules():

@@ -69,6 +69,13 @@ class BitSequences(SequenceRules):
         bits = (letters // ops.like(2 ** np.arange(self.word, dtype=np.int32)[::-1].copy(), letters)) % 2
         return ops.where(letters < 0, -1, bits).reshape(state.letters.shape[0], self.bits)
 
+    def states_of(self, letters: Any) -> SequenceState:
+        """Finished NumPy states of rows of bits, as `objects` gives them, or of rows of words."""
+        rows = np.asarray(letters)
+        if self.word > 1 and rows.ndim == 2 and rows.shape[1] == self.bits:
+            return self.states_of_bits(rows)
+        return super().states_of(rows)
+
     def states_of_bits(self, bits: np.ndarray) -> SequenceState:
         """Finished NumPy states of rows of bits."""
         words = np.asarray(bits, np.int32).reshape(len(bits), self.places, self.word)

@@ -25,6 +25,8 @@ from twinax.errors import TwinaxError
 from twinax.networks import Graph
 from twinax.types import Array, Bool, Float, Int
 
+MOST_NUMBERS = 20_000_000
+"""Numbers of simulated data."""
 MOST_NODES = 256
 """Actions are counted in int32, and states are squares of this."""
 EXACT_NODES = 5
@@ -107,6 +109,11 @@ class DAG(Environment):
             raise TwinaxError(f"edges_per_node is {self.edges_per_node}; it must be finite, and 0 or more")
         if number > MOST_NODES:
             raise TwinaxError(f"num_nodes is {number}; it must be at most {MOST_NODES}")
+        if number * self.num_samples > MOST_NUMBERS:
+            raise TwinaxError(
+                f"num_nodes={number} with num_samples={self.num_samples:,} are more than {MOST_NUMBERS:,} numbers; "
+                "take fewer samples"
+            )
         object.__setattr__(self, "num_nodes", number)
         seen = simulated(number, self.num_samples, self.edges_per_node, self.seed)
         object.__setattr__(self, "observations", seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class Cosine:
 
     def num_modes(self, env: Any) -> int:
         """Combinations of waves on which the grid has a cell that is high enough."""
-        return int(self._numbers(env).max(initial=-1)) + 1
+        return int(_numbers(env.side, env.dim).max(initial=-1)) + 1
 
     def mode(self, env: Any, position: Int[Array, "*batch dim"]) -> Int[Array, "*batch"]:
         """Which of these combinations a cell belongs to, -1 for none."""
@@ -66,15 +67,7 @@ class Cosine:
 
     def constants(self, env: Any) -> dict[str, np.ndarray]:
         """The number of the mode on each combination of waves."""
-        return {"cosine_modes": self._numbers(env)}
-
-    def _numbers(self, env: Any) -> np.ndarray:
-        if PEAKS**env.dim > MOST_PEAKS:
-            return np.full(1, -1, np.int32)
-        low, peak = _lowness(env.side, env.dim), _peaks(env.side)
-        lowest = [int(low[peak == k].min(initial=(env.dim + 1) * WHOLE)) for k in range(PEAKS)]
-        high = [sum(chosen) <= env.dim * WHOLE for chosen in itertools.product(lowest, repeat=env.dim)]
-        return np.where(high, np.cumsum(high) - 1, -1).astype(np.int32)
+        return {"cosine_modes": _numbers(env.side, env.dim)}
 
 
 @checked
@@ -187,6 +180,17 @@ def _lowness(side: int, dim: int) -> np.ndarray:
 def _peaks(side: int) -> np.ndarray:
     """The nearest wave of each coordinate, 0 to PEAKS - 1."""
     return (np.rint(50 * _offsets(side) / (2 * math.pi)) + PEAKS // 2).astype(np.int32)
+
+
+@functools.lru_cache(maxsize=8)
+def _numbers(side: int, dim: int) -> np.ndarray:
+    """The number of the mode on each combination of waves, -1 for none; asked for in every step."""
+    if PEAKS**dim > MOST_PEAKS:
+        return np.full(1, -1, np.int32)
+    low, peak = _lowness(side, dim), _peaks(side)
+    lowest = [int(low[peak == k].min(initial=(dim + 1) * WHOLE)) for k in range(PEAKS)]
+    high = [sum(chosen) <= dim * WHOLE for chosen in itertools.product(lowest, repeat=dim)]
+    return np.where(high, np.cumsum(high) - 1, -1).astype(np.int32)
 
 
 def _radix(dim: int) -> np.ndarray:

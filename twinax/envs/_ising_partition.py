@@ -27,7 +27,8 @@ def torus_log_partition(side: int, sigma: float, field: float = 0.0) -> float:
     exponent = edge * (rows @ rows.T) + 0.5 * (within[:, None] + within)
     scale = exponent.max()
     power, log_scale = _power(np.exp(exponent - scale), side)
-    return float(np.log(np.trace(power)) + log_scale + side * scale)
+    with np.errstate(divide="ignore"):
+        return float(np.log(np.trace(power)) + log_scale + side * scale)
 
 
 def _power(matrix: np.ndarray, exponent: int) -> tuple[np.ndarray, float]:

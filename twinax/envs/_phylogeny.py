@@ -23,6 +23,8 @@ from twinax.parts import Title
 from twinax.types import Array, Bool, Float, Int
 
 COLUMNS = ("telling", "all")
+MOST_LETTERS = 20_000_000
+"""Letters of simulated sequences in all."""
 MOST_TAXA = 500
 """More taxa have more pairs than a policy can have actions."""
 
@@ -144,6 +146,10 @@ class PhylogeneticTree(Environment):
             raise TwinaxError(f"rate is {self.rate}; it must be finite and above 0")
         if self.data_seed < 0:
             raise TwinaxError(f"data_seed is {self.data_seed}; it must be at least 0")
+        if self.taxa * self.sites > MOST_LETTERS:
+            raise TwinaxError(
+                f"taxa={self.taxa:,} with sites={self.sites:,} have more than {MOST_LETTERS:,} letters; take fewer"
+            )
         return simulate_alignment(min(self.taxa, MOST_TAXA + 1), self.sites, self.rate, self.data_seed)
 
     @property

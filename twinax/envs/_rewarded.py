@@ -13,6 +13,7 @@ import numpy as np
 from twinax.envs._black_box import BlackBox
 from twinax.envs._environment import Environment
 from twinax.errors import TwinaxError
+from twinax.parts import Title
 from twinax.types import Array, Bool, Float, Int
 
 
@@ -66,6 +67,10 @@ class Rewarded(Environment):
         if name.startswith("_") or name == "env":
             raise AttributeError(name)
         return getattr(self.env, name)
+
+    @property
+    def titles(self) -> Mapping[str, Title]:  # type: ignore[override]
+        return self.env.titles
 
     @property
     def num_actions(self) -> int:
@@ -167,6 +172,9 @@ class Rewarded(Environment):
 
     def distance(self, one: Any, other: Any) -> np.ndarray:
         return self.env.distance(one, other)
+
+    def measures(self, states: Any, weights: np.ndarray) -> dict[str, Any]:
+        return self.env.measures(states, weights)
 
     def test_states(self, seed: int) -> Any:
         return self.env.test_states(seed)

@@ -155,8 +155,10 @@ class Ising(SpinSystem):
 
     @functools.cached_property
     def log_partition(self) -> float | None:  # type: ignore[override]
-        """log Z by the transfer matrix, up to a side of 10."""
-        return torus_log_partition(self.side, self.sigma, self.field) if self.side <= MOST_SIDE else None
+        """log Z by the transfer matrix, up to a side of 10 and where couplings are not so strong that all that fits
+        together is lost in float64."""
+        value = torus_log_partition(self.side, self.sigma, self.field) if self.side <= MOST_SIDE else -math.inf
+        return value if math.isfinite(value) else None
 
     def couplings(self) -> np.ndarray:
         """sigma A as a matrix, (places, places)."""
@@ -214,7 +216,10 @@ class Spins(SpinSystem):
     @classmethod
     def of(cls, couplings: Any, fields: Any = ()) -> Spins:
         """The same from arrays."""
-        matrix = np.asarray(couplings, float)
+        try:
+            matrix = np.asarray(couplings, float)
+        except (TypeError, ValueError) as error:
+            raise TwinaxError(f"the couplings are no matrix of numbers ({error}); give a square one") from None
         if matrix.ndim != 2:
             raise TwinaxError(f"the couplings have the shape {matrix.shape}; give a square matrix")
         return cls(tuple(map(tuple, matrix.tolist())), tuple(np.asarray(fields, float).tolist()))

@@ -39,7 +39,10 @@ def make_table(keys: np.ndarray, values: np.ndarray, who: str) -> StringTable:
     >>> make_table(np.array(["b", "a"]), np.array([2.0, 1.0]), "it").values.tolist()
     [1.0, 2.0]
     """
-    keys = np.char.decode(keys, "ascii") if keys.dtype.kind == "S" else keys
+    try:
+        keys = np.char.decode(keys, "ascii") if keys.dtype.kind == "S" else keys
+    except UnicodeDecodeError as error:
+        raise TwinaxError(f"{who}: 'key' has bytes that are no ASCII text ({error}); save text") from None
     if keys.dtype.kind != "U" or keys.ndim != 1 or values.shape != keys.shape or values.dtype.kind not in "fiu":
         raise TwinaxError(
             f"{who}: 'key' is {keys.dtype}{keys.shape} and 'value' {values.dtype}{values.shape}; they must be strings "

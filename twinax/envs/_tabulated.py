@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,18 +146,7 @@ class Tabulated(SequenceRules):
 
     def _modes(self) -> np.ndarray:
         """Numbers of the strings that are modes."""
-        values = self.table.values
-        if self.modes_are == "top":
-            best = np.argsort(-values, kind="stable")[: max(1, int(self.mode_share * len(values)))]
-            return np.sort(best)
-        cube = values.reshape((self.num_letters,) * self.places)
-        peaks = np.ones(cube.shape, bool)
-        for axis in range(cube.ndim):
-            ordered = np.sort(cube, axis)
-            best = ordered.take([-1], axis)
-            alone = (ordered.shape[axis] == 1) | (best > ordered.take([max(0, self.num_letters - 2)], axis))
-            peaks &= (cube == best) & alone
-        return np.flatnonzero(peaks)
+        return _modes_of(self.table, self.modes_are, self.mode_share)
 
     def test_states(self, seed: int) -> SequenceState:
         """Strings from each tenth by reward, as many from each."""
@@ -165,6 +155,23 @@ class Tabulated(SequenceRules):
         chosen = np.concatenate([rng.permutation(tenth)[:FROM_EACH] for tenth in tenths])
         powers = self.num_letters ** np.arange(self.places)[::-1]
         return self.states_of(chosen[:, None] // powers % self.num_letters)
+
+
+@functools.lru_cache(maxsize=8)
+def _modes_of(table: StringTable, modes_are: str, share: float) -> np.ndarray:
+    """Asked for in every step, and as long to find as a step takes."""
+    values, letters = table.values, len(table.alphabet)
+    if modes_are == "top":
+        best = np.argsort(-values, kind="stable")[: max(1, int(share * len(values)))]
+        return np.sort(best)
+    cube = values.reshape((letters,) * table.length)
+    peaks = np.ones(cube.shape, bool)
+    for axis in range(cube.ndim):
+        ordered = np.sort(cube, axis)
+        best = ordered.take([-1], axis)
+        alone = (ordered.shape[axis] == 1) | (best > ordered.take([max(0, letters - 2)], axis))
+        peaks &= (cube == best) & alone
+    return np.flatnonzero(peaks)
 
 
 @checked

@@ -11,7 +11,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax import ops, tree
-from twinax.envs import Environment
+from twinax.envs import Enumeration, Environment
 from twinax.envs.state_rows import pick, size_of
 from twinax.gflownet import _exact, _metrics, objectives
 from twinax.gflownet._likelihood import likelihood_draws, log_probabilities
@@ -104,9 +104,6 @@ class Judging:
     def measure(self, state: State, draws, tables) -> Metrics:
         networks, env = self.problem.judged(state), self.problem.env.given(tables.get("constants", {}))
 
-        def logits(observation):
-            return networks.policy(observation).forward_logits
-
         def estimates(trajectories):
             return score(env, networks, trajectories, self.problem.policy.backward, self.problem.needs)
 
@@ -122,20 +119,36 @@ class Judging:
             walks = undo(env, networks, self.problem.policy.backward, objects, draws["undo"])
             measured["eubo"] = objectives.log_z_estimates(estimates(walks))
 
-            def probabilities(states):
-                return ops.softmax(logits(env.observe(states)), env.forward_mask(states))
+            def probabilities(networks):
+                def of_states(states):
+                    seen = networks.policy(env.observe(states))
+                    return ops.softmax(seen.forward_logits, env.forward_mask(states))
 
-            measured["probabilities"] = ops.map_rows(probabilities, tables["states"], TILE)
+                return ops.map_rows(of_states, tables["states"], TILE)
+
+            measured["probabilities"] = probabilities(networks)
+            if self.problem.objective.prior:
+                measured["prior"] = probabilities(state.targets["prior"])
         elif "test" in tables:
             kind = self.problem.policy.backward
             log_p, error = log_probabilities(env, networks, kind, tables["test"], draws["test"])
             measured |= {"test_log_p": log_p, "test_error": error}
         return measured
 
+    def _towards(self, graph: Enumeration | None, measured: Mapping[str, Any]) -> Enumeration | None:
+        """The enumerated world with what the objective learns towards in place of log R, where a prior has its part."""
+        if graph is None or "prior" not in measured:
+            return graph
+        prior = _metrics.learned_distribution(graph, measured["prior"])[graph.done]
+        log_prior = np.log(np.maximum(prior, np.finfo(np.float64).tiny))
+        wanted = np.full(len(graph.done), -np.inf)
+        wanted[graph.done] = self.problem.objective.log_target(graph.log_reward[graph.done], log_prior)
+        return graph._replace(log_reward=wanted)
+
     def summarise(self, measured: Mapping[str, Any]) -> Metrics:
         env = self.problem.env
         env.watch()
-        graph = self.problem.graph
+        graph = self._towards(self.problem.graph, measured)
         objects = _metrics.stored(Samples(measured["objects"], measured["added"], measured["modes"]))
         metrics: Metrics = {
             "log_z": float(measured["log_z"]),
@@ -144,7 +157,7 @@ class Judging:
         }
         if env.num_modes:
             metrics["modes_found"] = int(measured["modes"].sum())
-        known = env.log_partition if graph is None else graph.log_z
+        known = graph.log_z if graph is not None else None if self.problem.objective.prior else env.log_partition
         if known is not None:
             metrics["log_z_error"] = metrics["log_z"] - known
         if self.problem.metrics.mode_reward:

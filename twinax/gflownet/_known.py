@@ -92,6 +92,10 @@ def _from_objects(env: Environment, objects: np.ndarray, path: str | Path) -> An
     if states is None:
         names = ", ".join(sorted(tree.named_leaves(env.reset(1))))
         _refuse(path, f"it has objects, but {type(env).__name__} makes no states of them; save the arrays {names}")
+    shown = env.objects(states)
+    if isinstance(shown, np.ndarray) and shown.shape == objects.shape and (other := np.argwhere(shown != objects)).size:
+        place = tuple(other[0])
+        _refuse(path, f"row {place[0]} of its objects has {objects[place]}, which the world reads as {shown[place]}")
     return states
 
 

@@ -34,9 +34,11 @@ def log_probabilities(
     """log P(x) of finished states, and the standard error of each, relative to P(x).
 
     The mean of P_F(tau) / P_B(tau | x) over trajectories tau that are drawn backwards from x is P(x) in expectation;
-    its logarithm is a little too low. In a world that is a tree one rollout is exact.
+    its logarithm is a little too low. In a world that is a tree one rollout is exact; in others one says nothing of
+    its error, which is then nan.
     """
     number, rollouts = uniform.shape[0], uniform.shape[1]
+    unknown = math.nan if rollouts == 1 and env.num_backward_actions > 1 else 0.0
     tile = max(1, min(number, ROWS // (rollouts * (env.max_steps + 1))))
 
     def of_tile(rows):
@@ -50,6 +52,7 @@ def log_probabilities(
         gains = ops.sum(scores.log_pf - scores.log_pb, 0).reshape(size, rollouts)
         log_mean = ops.logsumexp(gains, -1) - math.log(rollouts)
         weights = ops.exp(gains - log_mean[:, None])
-        return log_mean, ops.sqrt(ops.mean(ops.square(weights - 1.0), -1) / max(rollouts - 1, 1))
+        error = ops.sqrt(ops.mean(ops.square(weights - 1.0), -1) / max(rollouts - 1, 1))
+        return log_mean, error + unknown
 
     return ops.map_rows(of_tile, (objects, uniform), tile)

@@ -105,15 +105,20 @@ def stored(samples: Samples) -> Any:
 
 def exact_metrics(graph: Enumeration, probabilities: np.ndarray) -> tuple[dict[str, float], np.ndarray]:
     """total_variation, kl (target from learned), jsd: the policy's exact distribution against R / Z."""
-    # Rows of float32 probabilities sum to 1 only roughly, which over many steps would show in the divergences.
-    rows = probabilities.astype(np.float64)
-    rows /= np.maximum(rows.sum(1, keepdims=True), np.finfo(np.float64).tiny)
-    learned, target = _exact.terminal_distribution(graph, rows), graph.target_distribution
+    learned, target = learned_distribution(graph, probabilities), graph.target_distribution
     return {
         "total_variation": _exact.total_variation(learned, target),
         "kl": _exact.kl(target, learned),
         "jsd": _exact.jsd(learned, target),
     }, learned
+
+
+def learned_distribution(graph: Enumeration, probabilities: np.ndarray) -> np.ndarray:
+    """The exact distribution over states that a policy with these probabilities of actions ends in."""
+    # Rows of float32 probabilities sum to 1 only roughly, which over many steps would show in the divergences.
+    rows = probabilities.astype(np.float64)
+    rows /= np.maximum(rows.sum(1, keepdims=True), np.finfo(np.float64).tiny)
+    return _exact.terminal_distribution(graph, rows)
 
 
 def indices_of(graph: Enumeration, objects: Any) -> np.ndarray:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from twinax import ops
 from twinax.arguments import checked
 from twinax.errors import TwinaxError
@@ -43,10 +45,21 @@ class RelativeTrajectoryBalance(Objective):
     def log_z(self, s: Scores) -> Float[Array, ""]:
         return s.log_z
 
+    def log_target(self, log_reward: np.ndarray, log_prior: np.ndarray) -> np.ndarray:
+        return log_prior + self.beta * log_reward
+
 
 @dataclass(frozen=True)
 class MaximumLikelihood(Objective):
     """-sum log P_F, mean over trajectories that end in known objects: for batches that come from data alone."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.residual_loss != "squared":
+            raise TwinaxError(
+                f"residual_loss is {self.residual_loss}, but maximum_likelihood has no residual that it could change; "
+                "leave it at squared"
+            )
 
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
         return -ops.mean(ops.sum(s.log_pf, 0)), Terms()

@@ -109,6 +109,11 @@ class GFlowNet(Problem):
                 f"the batch size is {self.in_update}, but {name} compares trajectories of a batch with one another: "
                 f"make it at least {least}"
             )
+        if self.objective.prior and self.replay.batch_size and self.replay.priority == "loss":
+            raise TwinaxError(
+                f"replay.priority=loss asks how far a trajectory is from log Z, but the log Z of {name} is that of a "
+                "prior; take another priority, such as rank"
+            )
         if self.replay.file:
             _ = self._first_replay  # a file that cannot be used is said before anything is made of it
         if not all(np.abs(self.log_z) < HIGHEST):

@@ -14,7 +14,8 @@ from twinax.types import Array
 
 Residual = Callable[[Array], Array]
 HIGHEST = 80.0
-"""Exponents are cut here, so that their exponentials fit into a float32."""
+"""Exponents are cut here, so that their exponentials fit into a float32; what is beyond adds its size, so that the
+gradient of a residual that is far too large still leads back."""
 
 
 def half(t: Array) -> Array:
@@ -29,14 +30,15 @@ def huber(t: Array) -> Array:
 
 def shifted_cosh(t: Array) -> Array:
     """e^t + e^-t - 2."""
-    t = ops.clip(t, -HIGHEST, HIGHEST)
-    return ops.exp(t) + ops.exp(-t) - 2.0
+    cut = ops.clip(t, -HIGHEST, HIGHEST)
+    return ops.exp(cut) + ops.exp(-cut) - 2.0 + ops.abs(t - cut)
 
 
 def linex(t: Array, slope: float = 1.0) -> Array:
     """(e^(a t) - a t - 1) / a^2 with the slope a: too much weighs more than too little where a is above 0."""
     exponent = slope * t
-    return (ops.exp(ops.clip(exponent, -HIGHEST, HIGHEST)) - exponent - 1.0) / slope**2
+    cut = ops.clip(exponent, -HIGHEST, HIGHEST)
+    return (ops.exp(cut) - cut - 1.0 + ops.abs(exponent - cut)) / slope**2
 
 
 RESIDUALS: dict[str, Callable[..., Array]] = {

@@ -12,6 +12,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
+
 from twinax import ops
 from twinax.arguments import checked
 from twinax.errors import TwinaxError, UnknownName
@@ -189,6 +191,11 @@ class Objective(ABC):
     def log_z(self, s: Scores) -> Float[Array, ""]:
         """Its estimate of log Z; by default the mean over trajectories of log R + sum log P_B - sum log P_F."""
         return ops.mean(log_z_estimates(s))
+
+    def log_target(self, log_reward: np.ndarray, log_prior: np.ndarray) -> np.ndarray:
+        """To what the learned distribution over objects is to be in proportion, as logarithms: R, unless an objective
+        that reads a prior says otherwise. `log_prior` is what the prior gives to each object."""
+        return log_reward
 
     @property
     def name(self) -> str:

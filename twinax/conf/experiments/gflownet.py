@@ -218,7 +218,7 @@ def build_problem(config: GflownetRoot):
 
 EXPERIMENT = Experiment(
     name="gflownet",
-    summary="GFlowNets: ten objectives, worlds with an exact answer",
+    summary="GFlowNets on worlds of many kinds: ten objectives, exact metrics",
     schema=GflownetRoot,
     groups={
         "proxy": Group(
