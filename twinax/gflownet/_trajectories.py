@@ -35,12 +35,14 @@ class Trajectories:
     length: Int[Array, " batch"]
     """Number of actions."""
     given: Given = field(default_factory=Given)
+    weight: Any = None
+    """How often each trajectory counts in a loss, (batch,); None: each once."""
 
     def trimmed(self) -> Trajectories:
         """Without the time after the longest trajectory, where shapes may depend on data (not in JAX)."""
         longest = ops.max(self.length)
         states = tree.map_leaves(lambda x: ops.used(x, longest + 1), self.states)
-        return Trajectories(states, ops.used(self.actions, longest), self.length, self.given)
+        return dataclasses.replace(self, states=states, actions=ops.used(self.actions, longest))
 
     @property
     def last(self) -> Any:
@@ -56,7 +58,15 @@ def joined(env: Environment, parts: Sequence[Trajectories]) -> Trajectories:
         parts = [_padded(one) for one in parts]
     states = tree.map_leaves(lambda *each: ops.concat(each, 1), *(one.states for one in parts))
     actions, length = (ops.concat([getattr(one, name) for one in parts], -1) for name in ("actions", "length"))
-    return Trajectories(states, actions, length, parts[0].given)
+    return Trajectories(states, actions, length, parts[0].given, _joined_weights(parts))
+
+
+def _joined_weights(parts: Sequence[Trajectories]) -> Any:
+    like = next((one.weight for one in parts if one.weight is not None), None)
+    if like is None:
+        return None
+    each = (ops.full(one.length.shape, 1.0, like) if one.weight is None else one.weight for one in parts)
+    return ops.concat(list(each), -1)
 
 
 def _padded(one: Trajectories) -> Trajectories:
