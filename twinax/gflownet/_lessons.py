@@ -40,11 +40,14 @@ def lesson(
     """One batch, the fresh trajectories first, and the slots that the others were drawn from."""
     replay = state.carry.replay
     slots = replay.draw(options, draws["choose"])
-    objects = replay.at(slots)
+    objects, weight = replay.at(slots), replay.weights(options, slots)
     if fresh is not None and options.start:
-        objects = _if_held(replay.held >= options.start, objects, fresh.last)
+        enough = replay.held >= options.start
+        objects = _if_held(enough, objects, fresh.last)
+        weight = None if weight is None else ops.where(enough, weight, ops.full((), 1.0, weight))
     kind = policy.backward if options.backward == "policy" else options.backward
     replayed = undo(env.given(given.constants), state.networks, kind, objects, draws["undo"])
+    replayed = dataclasses.replace(replayed, weight=weight)
     parts = [replayed] if fresh is None else [fresh, replayed]
     return dataclasses.replace(joined(env, parts), given=given), slots
 

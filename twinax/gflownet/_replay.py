@@ -19,8 +19,8 @@ from twinax.envs.state_rows import pick, show, size_of
 from twinax.errors import TwinaxError, UnknownName
 from twinax.gflownet._distinct import earlier, hashes, near, repeated
 from twinax.gflownet._known import known_objects
-from twinax.gflownet._priorities import BY_REWARD, KINDS, LOSS_POWER, drawn, reranked
-from twinax.ranges import check_counts
+from twinax.gflownet._priorities import BY_REWARD, KINDS, LOSS_POWER, drawn, importance, reranked
+from twinax.ranges import check_counts, check_range
 from twinax.types import Array, Bool, Float, Int
 
 BACKWARD = ("policy", "uniform", "maxent")
@@ -46,6 +46,10 @@ class ReplayOptions:
     """How objects are drawn: uniform, reward (in proportion to it), top (half of them from the best tenth, the other
     half from the rest), rank (weight 1 / (N / 100 + rank), the best of N has rank 0), or loss (weight e^0.9, where e is
     how far the last trajectory to the object was from the learned log Z)."""
+    correction: float = 0.1
+    """How far weights in the loss make up for priority=loss: each trajectory from the replay counts (N p)^-correction
+    times, where p is the probability with which its object of N was drawn; 0 means that all count alike, 1 that the
+    loss is that of even draws."""
     distinct: bool = True
     """Whether an object that is held already is not stored again."""
     min_distance: int = 0
@@ -64,6 +68,7 @@ class ReplayOptions:
     def __post_init__(self):
         check_counts(self, ("size", "updates"))
         check_counts(self, ("batch_size", "min_distance", "start"), least=0)
+        check_range(self, "between 0 and 1", "correction")
         if self.priority not in KINDS:
             raise UnknownName("priority", self.priority, KINDS)
         if self.backward not in BACKWARD:
@@ -170,6 +175,12 @@ class Replay:
     def draw(self, options: ReplayOptions, uniform: Float[Array, " batch"]) -> Int[Array, " batch"]:
         """Slots of objects, as often as their priorities say."""
         return drawn(options.priority, self.used, self.values, self.ranks, uniform)
+
+    def weights(self, options: ReplayOptions, slots: Int[Array, " batch"]) -> Any:
+        """How often trajectories to what was drawn count in a loss; None: each once."""
+        if options.priority != "loss" or not options.correction:
+            return None
+        return importance(self.used, self.values, slots, options.correction)
 
     def at(self, slots: Int[Array, " batch"]) -> Any:
         """The objects in some slots."""
