@@ -17,12 +17,17 @@ def held_still(s: Scores) -> Scores:
     return dataclasses.replace(s, log_pb=ops.stop_gradient(source.log_pb))
 
 
-def backward_losses(env: Environment, kind: str, s: Scores, fresh: int) -> dict[str, Float[Array, ""]]:
+def backward_losses(env: Environment, kind: str, s: Scores, fresh: int, replayed: int) -> dict[str, Float[Array, ""]]:
     """What a backward policy learns by, by the name of that part of the loss; nothing where the objective teaches it,
-    or there is nothing to learn. The first `fresh` trajectories are those that the forward policy has drawn."""
+    or there is nothing to learn. The first `fresh` trajectories are those that the forward policy has drawn, the last
+    `replayed` ones come from the replay."""
+    number = s.log_pb.shape[1]
+    place = ops.arange(number, s.valid)
     if kind == "tlm":
         # Others were drawn by a backward policy: of their own likelihood it would learn nothing.
-        return {"backward_loss": -s.mean(ops.sum(s.log_pb, 0), ops.arange(s.log_pb.shape[1], s.valid) < fresh)}
+        return {"backward_loss": -s.mean(ops.sum(s.log_pb, 0), place < fresh)}
+    if kind == "pessimistic":
+        return {"backward_loss": -s.mean(ops.sum(s.log_pb, 0), place >= number - replayed)}
     if counts_paths(env, kind):
         return {"path_loss": path_loss(env, s)}
     return {}

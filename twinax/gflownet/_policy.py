@@ -27,7 +27,7 @@ from twinax.networks import (
 )
 from twinax.types import Array, Float
 
-BACKWARD = ("learned", "uniform", "maxent", "tlm")
+BACKWARD = ("learned", "uniform", "maxent", "tlm", "pessimistic")
 
 
 @checked
@@ -41,8 +41,9 @@ class PolicyOptions:
     """Activation function between layers: relu, leaky_relu, tanh, gelu, gelu_tanh, elu or silu."""
     backward: str = "learned"
     """Backward policy: learned (by the objective), uniform over parents, maxent (uniform over the paths to a state,
-    counted by learning where the world has no formula), or tlm (learned by the likelihood of fresh trajectories, and
-    held still for the objective)."""
+    counted by learning where the world has no formula), tlm (learned by the likelihood of fresh trajectories), or
+    pessimistic (learned by the likelihood of trajectories that the replay keeps). What is learned by a likelihood or by
+    counting is held still for the objective."""
     shared: bool = True
     """Whether one network has all heads; otherwise forward policy, backward policy and flow have a network each."""
 
@@ -52,6 +53,11 @@ class PolicyOptions:
             raise UnknownName("backward policy", self.backward, BACKWARD)
         if any(n < 1 for n in self.hidden):
             raise TwinaxError(f"policy.hidden is {list(self.hidden)}; every width must be at least 1")
+
+    @property
+    def keeps_actions(self) -> bool:
+        """Whether the replay keeps how each object was made, from which the backward policy learns."""
+        return self.backward == "pessimistic"
 
 
 class Outputs(NamedTuple):

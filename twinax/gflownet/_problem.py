@@ -91,6 +91,8 @@ class GFlowNet(Problem):
                 "policy.backward=tlm learns from fresh trajectories, but the batch size is 0; make it at least 1, or "
                 "use policy.backward=learned"
             )
+        if self.policy.keeps_actions:
+            self._check_kept()
         name, needs = self.objective.name, self.objective.needs
         if "log_pf_stop" in needs and not self.env.stops:
             raise TwinaxError(f"{name} needs an environment in which every state can stop")
@@ -110,6 +112,24 @@ class GFlowNet(Problem):
             _ = self._first_replay  # a file that cannot be used is said before anything is made of it
         if not all(np.abs(self.log_z) < HIGHEST):
             raise TwinaxError(f"the initial log Z is {self.log_z}; every entry must be finite, and below {HIGHEST:g}")
+
+    def _check_kept(self) -> None:
+        """Where the backward policy learns from trajectories of the replay, there have to be some."""
+        if not self.replay.batch_size:
+            raise TwinaxError(
+                "policy.backward=pessimistic learns from trajectories of the replay, but replay.batch_size is 0; make "
+                "it at least 1, and draw good ones with replay.priority=reward, top or rank"
+            )
+        if self.replay.file:
+            raise TwinaxError(
+                f"policy.backward=pessimistic learns from trajectories, but replay.file={self.replay.file} has objects "
+                "alone; leave one of them out"
+            )
+        if self.replay.backward != "policy":
+            raise TwinaxError(
+                "policy.backward=pessimistic trains on the trajectories that the replay keeps, so nothing is left for "
+                f"replay.backward={self.replay.backward} to draw; leave it out"
+            )
 
     @property
     def needs(self) -> frozenset[str]:
@@ -149,13 +169,15 @@ class GFlowNet(Problem):
 
     @functools.cached_property
     def _first_replay(self) -> Replay | None:
-        return first_replay(self.env, self.replay) if self.replay.batch_size else None
+        if not self.replay.batch_size:
+            return None
+        return first_replay(self.env, self.replay, self.policy.keeps_actions)
 
     def draws(self) -> Mapping[str, Draw]:
         fresh: dict[str, Draw] = {}
         if self.batch_size:
             fresh = rollout_draws(self.env, self.batch_size) | search_draws(self.env, self.search, self.batch_size)
-        return {**fresh, **replay_draws(self.env, self.replay)}
+        return {**fresh, **replay_draws(self.env, self.replay, self.policy)}
 
     def inputs(self) -> Inputs:
         constants = self._constants
@@ -215,7 +237,7 @@ class GFlowNet(Problem):
             found = local_search(self.env, state.networks, backward, self.search, fresh.last, own, given)
             fresh = joined(env, [fresh, found])
         if carry.replay is not None:
-            carry = dataclasses.replace(carry, replay=carry.replay.add(self.replay, env, fresh.last))
+            carry = dataclasses.replace(carry, replay=carry.replay.add(self.replay, env, fresh.last, fresh.actions))
         return carry, fresh
 
     def _given(self, state: State, inputs: Inputs) -> Given:
@@ -234,7 +256,7 @@ class GFlowNet(Problem):
 
     def loss(self, networks: Networks, batch: Trajectories | Visited, size: int | None = None) -> tuple[Any, Terms]:
         s = self.scores(networks, batch, size)
-        apart = backward_losses(self.env, self.policy.backward, s, self.batch_size)
+        apart = backward_losses(self.env, self.policy.backward, s, self.batch_size, self.replay.batch_size)
         loss, terms = two_results(self.objective(held_still(s) if apart else s))
         if apart:
             parts = {**(terms.parts or {"objective_loss": loss}), **apart}

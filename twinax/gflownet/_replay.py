@@ -1,6 +1,7 @@
 """A replay of finished objects: a ring of states, from which backward rollouts make trajectories again.
 
-What is stored are objects, not trajectories, so that the backward policy of now says how each was made.
+What is stored are objects, not trajectories, so that the backward policy of now says how each was made. Only where this
+policy learns from how objects were made are their actions kept.
 """
 
 from __future__ import annotations
@@ -98,9 +99,11 @@ class Replay:
     """Place of each in the order of rewards, the best first, (slots,)."""
     added: Int[Array, ""]
     """How many were stored, counted as in `twinax.ring`."""
+    actions: Any = None
+    """Those that led to each, (slots, time); None where they are not kept."""
 
     @classmethod
-    def empty(cls, env: Environment, options: ReplayOptions) -> Replay:
+    def empty(cls, env: Environment, options: ReplayOptions, keep_actions: bool = False) -> Replay:
         """Nothing held; NumPy arrays."""
         size, hashed = options.size, options.distinct and not options.min_distance
         return cls(
@@ -109,6 +112,7 @@ class Replay:
             np.zeros(size, np.float32) if options.priority != "uniform" else None,
             np.zeros(size, np.int32) if options.priority in ("top", "rank") else None,
             np.zeros((), np.int32),
+            np.zeros((size, env.max_steps), np.int32) if keep_actions else None,
         )
 
     @property
@@ -126,8 +130,9 @@ class Replay:
         """Which slots hold an object."""
         return ops.arange(self.size, self.added) < self.held
 
-    def add(self, options: ReplayOptions, env: Environment, final: Any) -> Replay:
-        """With those of a batch of finished states that are new; PyTorch and NumPy may write in place."""
+    def add(self, options: ReplayOptions, env: Environment, final: Any, actions: Any = None) -> Replay:
+        """With those of a batch of finished states that are new, and the actions (time, batch) that led to them where
+        these are kept; PyTorch and NumPy may write in place."""
         number, size = jtu.tree_leaves(final)[0].shape[0], self.size
         keys = hashes(final) if self.keys is not None else None
         fresh = self._new(options, final, keys)
@@ -160,6 +165,7 @@ class Replay:
             values=values,
             ranks=ranks,
             added=added,
+            actions=None if self.actions is None else write(self.actions, ops.move_axis(actions, 0, 1)),
         )
 
     def _new(self, options: ReplayOptions, final: Any, keys: Any) -> Bool[Array, " batch"]:
@@ -192,9 +198,9 @@ class Replay:
         return dataclasses.replace(self, values=ops.put_largest(self.values[None], slots[None], weights[None])[0])
 
 
-def first_replay(env: Environment, options: ReplayOptions) -> Replay:
+def first_replay(env: Environment, options: ReplayOptions, keep_actions: bool = False) -> Replay:
     """What training begins with: nothing, or the known objects of a file."""
-    replay = Replay.empty(env, options)
+    replay = Replay.empty(env, options, keep_actions)
     if options.file is None:
         return replay
     known = known_objects(env, options.file)

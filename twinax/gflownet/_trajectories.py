@@ -147,6 +147,27 @@ def forward_rollout(
     return Trajectories(states, actions, length)
 
 
+def retraced(env: Environment, actions: Int[Array, "time batch"]) -> Trajectories:
+    """The trajectories that these actions make from the source; what comes after an end is not looked at."""
+    steps, batch = actions.shape
+    state = ops.like(env.reset(batch), actions)
+    states = tree.map_leaves(lambda x: ops.set_at(ops.zeros((steps + 1, *x.shape), x), 0, x), state)
+
+    def going(carry):
+        state, _, _, t = carry
+        return t < steps if env.fixed_length else (t < steps) & ~ops.all(state.done)
+
+    def act(carry):
+        state, states, length, t = carry
+        moved = env.step(state, actions[t])
+        states = tree.map_leaves(lambda buffer, x: ops.set_at(buffer, t + 1, x), states, moved)
+        return moved, states, length + ops.cast(~state.done, length), t + 1
+
+    last, states, length, _ = ops.while_loop(going, act, (state, states, ops.zeros((batch,), actions, "int32"), 0))
+    states = tree.map_leaves(lambda buffer, x: ops.set_at(buffer, -1, x), states, last)
+    return Trajectories(states, actions, length)
+
+
 def _row_counts(batch: int) -> list[int]:
     # Each size is a loop to compile: two halvings give most of what there is to gain.
     return [batch, -(-batch // 2), -(-batch // 4)] if batch >= 16 else [batch]
