@@ -504,3 +504,33 @@ def test_objectives_that_a_world_cannot_have():
         problem(BitStrings(3), "modified_detailed_balance")
     with pytest.raises(TwinaxError, match="log_z is empty"):
         problem(WORLDS["grid"], "trajectory_balance", log_z=())
+
+
+WEIGHTS = np.array([1, 3, 1, 2, 1, 1, 4, 1, 2, 1, 1])
+AVERAGED = {
+    "subtrajectory_balance": [{"normalise": "trajectory"}],
+    "flow_matching": [{"normalise": "trajectory"}, {"normalise": "separate"}],
+    "detailed_balance": [{"terminal_weight": 3.0}],
+    "soft_dqn": [{"dueling": True}],
+}
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_trajectory_counts_as_often_as_its_weight_says(name):
+    s = scores_of("grid")
+    s = dataclasses.replace(s, prior=dataclasses.replace(s, log_pf=0.7 * s.log_pf))
+
+    def repeated(one):
+        arrays = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
+        named = {key: x for key, x in arrays.items() if key != "prior" and x is not None and np.ndim(x)}
+        return dataclasses.replace(one, **{key: np.repeat(x, WEIGHTS, -1) for key, x in named.items()})
+
+    again = dataclasses.replace(repeated(s), prior=repeated(s.prior))
+    for options in ({}, *AVERAGED.get(name, [])):
+        made = OBJECTIVES.find(name)(**options)
+        (loss, terms), (wanted, parts) = (made(x) for x in (dataclasses.replace(s, weight=WEIGHTS), again))
+        np.testing.assert_allclose(loss, wanted, rtol=1e-6)
+        assert abs(wanted - made(s)[0]) > 1e-3 * abs(wanted), "or the test shows nothing"
+        for part, value in parts.parts.items():
+            np.testing.assert_allclose(terms.parts[part], value, rtol=1e-6)
+        np.testing.assert_allclose(made.log_z(dataclasses.replace(s, weight=WEIGHTS)), made.log_z(again), rtol=1e-6)

@@ -1,4 +1,5 @@
-"""What an update learns from: fresh trajectories, and backward rollouts from objects of the replay, in one batch."""
+"""What an update learns from: fresh trajectories, and backward rollouts from objects of the replay, or the trajectories
+that were kept with these, in one batch."""
 
 from __future__ import annotations
 
@@ -10,22 +11,21 @@ from twinax import ops, tree
 from twinax.envs import Environment
 from twinax.gflownet._policy import PolicyOptions
 from twinax.gflownet._replay import ReplayOptions
-from twinax.gflownet._trajectories import Given, Trajectories, joined, undo_draws
+from twinax.gflownet._trajectories import Given, Trajectories, joined, retraced, undo_draws
 from twinax.gflownet._undoing import undo
 from twinax.noise import Draw
 from twinax.problem import State
 from twinax.types import Array, Int
 
 
-def replay_draws(env: Environment, options: ReplayOptions) -> dict[str, Draw]:
+def replay_draws(env: Environment, options: ReplayOptions, policy: PolicyOptions) -> dict[str, Draw]:
     """What the lessons of a step need, updates first."""
     if not options.batch_size:
         return {}
-    back = undo_draws(env, options.batch_size)
-    return {
-        "replay/choose": Draw((options.updates, options.batch_size)),
-        "replay/undo": Draw((options.updates, *back.shape)),
-    }
+    draws = {"replay/choose": Draw((options.updates, options.batch_size))}
+    if not policy.keeps_actions:
+        draws["replay/undo"] = Draw((options.updates, *undo_draws(env, options.batch_size).shape))
+    return draws
 
 
 def lesson(
@@ -40,17 +40,27 @@ def lesson(
     """One batch, the fresh trajectories first, and the slots that the others were drawn from."""
     replay = state.carry.replay
     slots = replay.draw(options, draws["choose"])
-    objects = replay.at(slots)
+    weight, world = replay.weights(options, slots), env.given(given.constants)
+    if policy.keeps_actions:
+        drawn, stand_in = ops.take(replay.actions, slots), lambda fresh: ops.move_axis(fresh.actions, 0, 1)
+    else:
+        drawn, stand_in = replay.at(slots), lambda fresh: fresh.last
     if fresh is not None and options.start:
-        objects = _if_held(replay.held >= options.start, objects, fresh.last)
-    kind = policy.backward if options.backward == "policy" else options.backward
-    replayed = undo(env.given(given.constants), state.networks, kind, objects, draws["undo"])
+        enough = replay.held >= options.start
+        drawn = _if_held(enough, drawn, stand_in(fresh))
+        weight = None if weight is None else ops.where(enough, weight, ops.full((), 1.0, weight))
+    if policy.keeps_actions:
+        replayed = retraced(world, ops.move_axis(drawn, 0, 1))
+    else:
+        kind = policy.backward if options.backward == "policy" else options.backward
+        replayed = undo(world, state.networks, kind, drawn, draws["undo"])
+    replayed = dataclasses.replace(replayed, weight=weight)
     parts = [replayed] if fresh is None else [fresh, replayed]
     return dataclasses.replace(joined(env, parts), given=given), slots
 
 
 def _if_held(enough: Any, objects: Any, fresh: Any) -> Any:
-    """The objects that were drawn, or fresh ones in turn."""
+    """What was drawn, or what is fresh in turn."""
 
     def one(drawn, last):
         turn = ops.arange(drawn.shape[0], drawn) % last.shape[0]

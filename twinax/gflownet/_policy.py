@@ -27,9 +27,7 @@ from twinax.networks import (
 )
 from twinax.types import Array, Float
 
-BACKWARD = ("learned", "uniform", "maxent", "tlm")
-FIXED = ("uniform", "maxent")
-"""Backward policies that ask no network."""
+BACKWARD = ("learned", "uniform", "maxent", "tlm", "pessimistic")
 
 
 @checked
@@ -42,8 +40,10 @@ class PolicyOptions:
     activation: str = "relu"
     """Activation function between layers: relu, leaky_relu, tanh, gelu, gelu_tanh, elu or silu."""
     backward: str = "learned"
-    """Backward policy: learned (by the objective), uniform over parents, maxent (uniform over the paths to a state), or
-    tlm (learned by the likelihood of fresh trajectories, and held still for the objective)."""
+    """Backward policy: learned (by the objective), uniform over parents, maxent (uniform over the paths to a state,
+    counted by learning where the world has no formula), tlm (learned by the likelihood of fresh trajectories), or
+    pessimistic (learned by the likelihood of trajectories that the replay keeps). What is learned by a likelihood or by
+    counting is held still for the objective."""
     shared: bool = True
     """Whether one network has all heads; otherwise forward policy, backward policy and flow have a network each."""
 
@@ -53,6 +53,11 @@ class PolicyOptions:
             raise UnknownName("backward policy", self.backward, BACKWARD)
         if any(n < 1 for n in self.hidden):
             raise TwinaxError(f"policy.hidden is {list(self.hidden)}; every width must be at least 1")
+
+    @property
+    def keeps_actions(self) -> bool:
+        """Whether the replay keeps how each object was made, from which the backward policy learns."""
+        return self.backward == "pessimistic"
 
 
 class Outputs(NamedTuple):
@@ -165,7 +170,7 @@ def init_networks(
                 f"policy.{given} is an option of an MLP, but the network that suits {type(env).__name__} is {network}; "
                 f"ask for an MLP with policy.network=mlp, network='mlp' in Python, or leave policy.{given} out"
             )
-    backward = 0 if options.backward in FIXED else env.num_backward_actions
+    backward = 0 if is_fixed(env, options.backward) else env.num_backward_actions
     sizes = (env.num_actions, backward, int(flow))
     if network != "mlp":
         return Networks(make_headed(rng, env, network, sizes), log_z)
@@ -208,11 +213,21 @@ def make_headed(
     return Headed(made, sizes)
 
 
+def counts_paths(env: Environment, kind: str) -> bool:
+    """Whether the backward logits learn the numbers of paths to the parents, which this world does not know."""
+    return kind == "maxent" and env.log_paths_ratio(env.reset(1)) is None
+
+
+def is_fixed(env: Environment, kind: str) -> bool:
+    """Whether this backward policy asks no network."""
+    return kind == "uniform" or (kind == "maxent" and not counts_paths(env, kind))
+
+
 def backward_log_probs(env: Environment, kind: str, states: Any, logits: Any, reference: Array) -> Array:
     """log P_B over backward actions, for any of the kinds."""
     mask = env.backward_mask(states)
     if kind == "uniform":
         logits = ops.zeros(mask.shape, reference)
-    elif kind == "maxent":
+    elif is_fixed(env, kind):
         logits = ops.cast(env.log_paths_ratio(states), reference)
     return ops.log_softmax(logits, mask)

@@ -40,7 +40,7 @@ class RelativeTrajectoryBalance(Objective):
         if s.prior is None:
             raise TwinaxError(f"{self.name} reads the scores of a prior policy, and was given none: Scores(prior=...)")
         gain = ops.sum(s.log_pf - ops.stop_gradient(s.prior.log_pf), 0)
-        return ops.mean(self.of_residual(s.log_z + gain - self.beta * s.log_reward)), Terms()
+        return s.mean(self.of_residual(s.log_z + gain - self.beta * s.log_reward)), Terms()
 
     def log_z(self, s: Scores) -> Float[Array, ""]:
         return s.log_z
@@ -62,4 +62,4 @@ class MaximumLikelihood(Objective):
             )
 
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
-        return -ops.mean(ops.sum(s.log_pf, 0)), Terms()
+        return -s.mean(ops.sum(s.log_pf, 0)), Terms()

@@ -60,6 +60,23 @@ def drawn(
     return choose(ops.where(held, weights, ops.zeros((), weights)), uniform)
 
 
+def importance(
+    held: Bool[Array, " slots"], values: Float[Array, " slots"], slots: Int[Array, " draws"], power: float
+) -> Float[Array, " draws"]:
+    """What makes up for drawing some objects more often: (N p)^-power for one of N that is drawn with probability p.
+
+    With power 1 the mean by these weights is that of even draws. Their own mean is at most 1, so they are left as they
+    are.
+
+    >>> import numpy as np
+    >>> importance(np.array([True, True, False]), np.array([1.0, 3.0, 9.0]), np.array([0, 1]), 1.0).round(3).tolist()
+    [2.0, 0.667]
+    """
+    weights = ops.where(held, values, ops.zeros((), values))
+    chance = ops.take(weights, slots) / ops.sum(weights)
+    return ops.exp(-power * ops.log(chance * ops.cast(ops.sum(ops.cast(held, "int32")), values)))
+
+
 def reranked(
     ranks: Int[Array, " slots"],
     old: Float[Array, " rows"],

@@ -18,14 +18,14 @@ from twinax.envs import Enumeration, Environment, TooManyStates, enumerate_state
 from twinax.envs.checking import HIGHEST
 from twinax.errors import TwinaxError
 from twinax.gflownet import objectives
-from twinax.gflownet._backward_likelihood import backward_likelihood, held_still
+from twinax.gflownet._backward_losses import backward_losses, held_still
 from twinax.gflownet._conditions import check_conditions, sound_states
 from twinax.gflownet._exploration import Exploration, scheduled
 from twinax.gflownet._judge import PICTURES, TITLES, Judging
 from twinax.gflownet._lessons import lesson, replay_draws
 from twinax.gflownet._local_search import LocalSearchOptions, local_search, search_draws
 from twinax.gflownet._metrics import MetricOptions, Samples
-from twinax.gflownet._policy import Networks, PolicyOptions, init_networks
+from twinax.gflownet._policy import Networks, PolicyOptions, counts_paths, init_networks
 from twinax.gflownet._reading import Reader
 from twinax.gflownet._replay import Replay, ReplayOptions, first_replay
 from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
@@ -91,16 +91,15 @@ class GFlowNet(Problem):
                 "policy.backward=tlm learns from fresh trajectories, but the batch size is 0; make it at least 1, or "
                 "use policy.backward=learned"
             )
+        if self.policy.keeps_actions:
+            self._check_kept()
         name, needs = self.objective.name, self.objective.needs
         if "log_pf_stop" in needs and not self.env.stops:
             raise TwinaxError(f"{name} needs an environment in which every state can stop")
-        if (
-            "maxent" in (self.policy.backward, self.replay.backward)
-            and self.env.log_paths_ratio(self.env.reset(1)) is None
-        ):
+        if self.replay.batch_size and self.policy.backward != "maxent" and counts_paths(self.env, self.replay.backward):
             raise TwinaxError(
-                "a backward policy of maximal entropy needs an environment with log_paths_ratio; set policy.backward "
-                "or replay.backward to another one, such as uniform"
+                f"replay.backward=maxent needs log_paths_ratio, which {type(self.env).__name__} does not have; set "
+                "policy.backward=maxent as well, which learns the numbers of paths, or replay.backward=uniform"
             )
         if "log_z" in needs and not self.log_z:
             raise TwinaxError(f"{name} needs log Z, but no parameter for it was given: log_z is empty")
@@ -118,6 +117,24 @@ class GFlowNet(Problem):
             _ = self._first_replay  # a file that cannot be used is said before anything is made of it
         if not all(np.abs(self.log_z) < HIGHEST):
             raise TwinaxError(f"the initial log Z is {self.log_z}; every entry must be finite, and below {HIGHEST:g}")
+
+    def _check_kept(self) -> None:
+        """Where the backward policy learns from trajectories of the replay, there have to be some."""
+        if not self.replay.batch_size:
+            raise TwinaxError(
+                "policy.backward=pessimistic learns from trajectories of the replay, but replay.batch_size is 0; make "
+                "it at least 1, and draw good ones with replay.priority=reward, top or rank"
+            )
+        if self.replay.file:
+            raise TwinaxError(
+                f"policy.backward=pessimistic learns from trajectories, but replay.file={self.replay.file} has objects "
+                "alone; leave one of them out"
+            )
+        if self.replay.backward != "policy":
+            raise TwinaxError(
+                "policy.backward=pessimistic trains on the trajectories that the replay keeps, so nothing is left for "
+                f"replay.backward={self.replay.backward} to draw; leave it out"
+            )
 
     @property
     def needs(self) -> frozenset[str]:
@@ -157,13 +174,15 @@ class GFlowNet(Problem):
 
     @functools.cached_property
     def _first_replay(self) -> Replay | None:
-        return first_replay(self.env, self.replay) if self.replay.batch_size else None
+        if not self.replay.batch_size:
+            return None
+        return first_replay(self.env, self.replay, self.policy.keeps_actions)
 
     def draws(self) -> Mapping[str, Draw]:
         fresh: dict[str, Draw] = {}
         if self.batch_size:
             fresh = rollout_draws(self.env, self.batch_size) | search_draws(self.env, self.search, self.batch_size)
-        return {**fresh, **replay_draws(self.env, self.replay)}
+        return {**fresh, **replay_draws(self.env, self.replay, self.policy)}
 
     def inputs(self) -> Inputs:
         constants = self._constants
@@ -223,7 +242,7 @@ class GFlowNet(Problem):
             found = local_search(self.env, state.networks, backward, self.search, fresh.last, own, given)
             fresh = joined(env, [fresh, found])
         if carry.replay is not None:
-            carry = dataclasses.replace(carry, replay=carry.replay.add(self.replay, env, fresh.last))
+            carry = dataclasses.replace(carry, replay=carry.replay.add(self.replay, env, fresh.last, fresh.actions))
         return carry, fresh
 
     def _given(self, state: State, inputs: Inputs) -> Given:
@@ -242,12 +261,11 @@ class GFlowNet(Problem):
 
     def loss(self, networks: Networks, batch: Trajectories | Visited, size: int | None = None) -> tuple[Any, Terms]:
         s = self.scores(networks, batch, size)
-        learned_apart = self.policy.backward == "tlm"
-        loss, terms = two_results(self.objective(held_still(s) if learned_apart else s))
-        if learned_apart:
-            backward = backward_likelihood(s, self.batch_size)
-            parts = {**(terms.parts or {"objective_loss": loss}), "backward_loss": backward}
-            loss, terms = loss + backward, dataclasses.replace(terms, parts=parts)
+        apart = backward_losses(self.env, self.policy.backward, s, self.batch_size, self.replay.batch_size)
+        loss, terms = two_results(self.objective(held_still(s) if apart else s))
+        if apart:
+            parts = {**(terms.parts or {"objective_loss": loss}), **apart}
+            loss, terms = loss + sum(apart.values()), dataclasses.replace(terms, parts=parts)
         shown = {"log_reward": ops.mean(s.log_reward), "length": ops.mean(ops.cast(batch.length, s.log_reward))}
         if s.log_z is not None:
             shown["log_z"] = s.log_z

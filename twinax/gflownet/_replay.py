@@ -1,6 +1,7 @@
 """A replay of finished objects: a ring of states, from which backward rollouts make trajectories again.
 
-What is stored are objects, not trajectories, so that the backward policy of now says how each was made.
+What is stored are objects, not trajectories, so that the backward policy of now says how each was made. Only where this
+policy learns from how objects were made are their actions kept.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from twinax.envs.state_rows import pick, show, size_of
 from twinax.errors import TwinaxError, UnknownName
 from twinax.gflownet._distinct import earlier, hashes, near, repeated
 from twinax.gflownet._known import known_objects
-from twinax.gflownet._priorities import BY_REWARD, KINDS, LOSS_POWER, drawn, reranked
-from twinax.ranges import check_counts
+from twinax.gflownet._priorities import BY_REWARD, KINDS, LOSS_POWER, drawn, importance, reranked
+from twinax.ranges import check_counts, check_range
 from twinax.types import Array, Bool, Float, Int
 
 BACKWARD = ("policy", "uniform", "maxent")
@@ -46,6 +47,10 @@ class ReplayOptions:
     """How objects are drawn: uniform, reward (in proportion to it), top (half of them from the best tenth, the other
     half from the rest), rank (weight 1 / (N / 100 + rank), the best of N has rank 0), or loss (weight e^0.9, where e is
     how far the last trajectory to the object was from the learned log Z)."""
+    correction: float = 0.1
+    """How far weights in the loss make up for priority=loss: each trajectory from the replay counts (N p)^-correction
+    times, where p is the probability with which its object of N was drawn; 0 means that all count alike, 1 that the
+    loss is that of even draws."""
     distinct: bool = True
     """Whether an object that is held already is not stored again."""
     min_distance: int = 0
@@ -64,6 +69,7 @@ class ReplayOptions:
     def __post_init__(self):
         check_counts(self, ("size", "updates"))
         check_counts(self, ("batch_size", "min_distance", "start"), least=0)
+        check_range(self, "between 0 and 1", "correction")
         if self.priority not in KINDS:
             raise UnknownName("priority", self.priority, KINDS)
         if self.backward not in BACKWARD:
@@ -93,9 +99,11 @@ class Replay:
     """Place of each in the order of rewards, the best first, (slots,)."""
     added: Int[Array, ""]
     """How many were stored, counted as in `twinax.ring`."""
+    actions: Any = None
+    """Those that led to each, (slots, time); None where they are not kept."""
 
     @classmethod
-    def empty(cls, env: Environment, options: ReplayOptions) -> Replay:
+    def empty(cls, env: Environment, options: ReplayOptions, keep_actions: bool = False) -> Replay:
         """Nothing held; NumPy arrays."""
         size, hashed = options.size, options.distinct and not options.min_distance
         return cls(
@@ -104,6 +112,7 @@ class Replay:
             np.zeros(size, np.float32) if options.priority != "uniform" else None,
             np.zeros(size, np.int32) if options.priority in ("top", "rank") else None,
             np.zeros((), np.int32),
+            np.zeros((size, env.max_steps), np.int32) if keep_actions else None,
         )
 
     @property
@@ -121,8 +130,9 @@ class Replay:
         """Which slots hold an object."""
         return ops.arange(self.size, self.added) < self.held
 
-    def add(self, options: ReplayOptions, env: Environment, final: Any) -> Replay:
-        """With those of a batch of finished states that are new; PyTorch and NumPy may write in place."""
+    def add(self, options: ReplayOptions, env: Environment, final: Any, actions: Any = None) -> Replay:
+        """With those of a batch of finished states that are new, and the actions (time, batch) that led to them where
+        these are kept; PyTorch and NumPy may write in place."""
         number, size = jtu.tree_leaves(final)[0].shape[0], self.size
         keys = hashes(final) if self.keys is not None else None
         fresh = self._new(options, final, keys)
@@ -155,6 +165,7 @@ class Replay:
             values=values,
             ranks=ranks,
             added=added,
+            actions=None if self.actions is None else write(self.actions, ops.move_axis(actions, 0, 1)),
         )
 
     def _new(self, options: ReplayOptions, final: Any, keys: Any) -> Bool[Array, " batch"]:
@@ -171,6 +182,12 @@ class Replay:
         """Slots of objects, as often as their priorities say."""
         return drawn(options.priority, self.used, self.values, self.ranks, uniform)
 
+    def weights(self, options: ReplayOptions, slots: Int[Array, " batch"]) -> Any:
+        """How often trajectories to what was drawn count in a loss; None: each once."""
+        if options.priority != "loss" or not options.correction:
+            return None
+        return importance(self.used, self.values, slots, options.correction)
+
     def at(self, slots: Int[Array, " batch"]) -> Any:
         """The objects in some slots."""
         return tree.map_leaves(lambda x: ops.take(x, slots), self.objects)
@@ -181,9 +198,9 @@ class Replay:
         return dataclasses.replace(self, values=ops.put_largest(self.values[None], slots[None], weights[None])[0])
 
 
-def first_replay(env: Environment, options: ReplayOptions) -> Replay:
+def first_replay(env: Environment, options: ReplayOptions, keep_actions: bool = False) -> Replay:
     """What training begins with: nothing, or the known objects of a file."""
-    replay = Replay.empty(env, options)
+    replay = Replay.empty(env, options, keep_actions)
     if options.file is None:
         return replay
     known = known_objects(env, options.file)

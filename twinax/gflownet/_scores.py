@@ -12,7 +12,7 @@ from typing import Any
 
 from twinax import ops, tree
 from twinax.envs import Environment
-from twinax.gflownet._policy import Networks, backward_log_probs
+from twinax.gflownet._policy import Networks, backward_log_probs, counts_paths
 from twinax.gflownet._reading import read_prefixes, reads_on
 from twinax.gflownet._trajectories import Given, Trajectories
 from twinax.types import Array, Bool, Float, Int
@@ -52,6 +52,32 @@ class Scores:
     """The same scores by the target networks; None where there are none."""
     prior: Any = None
     """The same scores by the networks that training began with; None where the objective does not read them."""
+    path_error: Any = None
+    """What the backward logits of state t + 1 say of the log of the number of paths to state t, less what those of
+    state t say, (time, batch); None where no numbers of paths are learned."""
+    weight: Any = None
+    """How often each trajectory counts, (batch,); None: each once."""
+
+    def mean(self, values: Array, number: Any = None) -> Array:
+        """The mean over trajectories of values (batch,), a trajectory of weight 2 counting as two.
+
+        Values may be sums over a `number` of things in each trajectory, which are then averaged; or of shape (time,
+        batch), with a mask `number` that is True for those that count.
+
+        >>> import numpy as np
+        >>> one = np.zeros((1, 2))
+        >>> s = Scores(one, one, one[0], one == 0, weight=np.array([1.0, 3.0]))
+        >>> float(s.mean(np.array([0.0, 4.0]))), float(s.mean(np.array([[0.0, 4.0]]), np.array([[True, False]])))
+        (3.0, 0.0)
+        """
+        if number is None:
+            number = ops.full(values.shape, 1.0, values)
+        values, number = ops.where(number != 0, values, 0.0), ops.cast(number, values)
+        if self.weight is not None:
+            weight = ops.cast(self.weight, values)
+            values, number = weight * values, weight * number
+        total = ops.sum(number)
+        return ops.sum(values) / ops.where(total == 0, 1.0, total)
 
     @property
     def terminal(self) -> Bool[Array, "time batch"]:
@@ -90,6 +116,8 @@ class Visited:
     count: Int[Array, ""]
     """Rows in use."""
     given: Given
+    weight: Any
+    """How often each trajectory counts, (batch,); None: each once."""
     last: Any
     """The finished states, where rows can be read from these token by token; otherwise None."""
     spot: Any
@@ -209,6 +237,7 @@ def _listed(
         log_reward=env.log_reward(last),
         count=count,
         given=trajectories.given,
+        weight=trajectories.weight,
         last=last if env.in_order else None,
         spot=spot,
     )
@@ -268,13 +297,25 @@ def _score(env: Environment, networks: Networks, visited: Visited, backward: str
         fields["log_inflow"] = visited.grid(inflow)
         stop_flow = visited.grid(ops.take_along(logits, visited.action))
         fields["log_final_flow"] = stop_flow if env.stops else visited.next_grid(inflow)
+    if counts_paths(env, backward):
+        fields["path_error"] = _path_error(env, visited, out.backward_logits)
     return Scores(
         log_pf=ops.where(valid, visited.grid(ops.take_along(forward, visited.action)), 0.0),
         log_pb=ops.where(valid, visited.next_grid(ops.take_along(back, visited.undo)), 0.0),
         log_reward=ops.cast(visited.log_reward, logits),
         valid=valid,
+        weight=visited.weight,
         **fields,
     )
+
+
+def _path_error(env: Environment, visited: Visited, logits: Float[Array, "rows backward_actions"]) -> Any:
+    """Backward logits are logs of the numbers of paths to the parents, whose sum is that of the state; the source
+    has one."""
+    mask = env.backward_mask(visited.states)
+    source = ~ops.any(mask, -1)
+    log_paths = ops.where(source, 0.0, ops.logsumexp(logits, -1, mask | source[:, None]))
+    return visited.next_grid(ops.take_along(logits, visited.undo)) - visited.grid(log_paths)
 
 
 def _log_inflow(env: Environment, networks: Networks, states: Any) -> Float[Array, " rows"]:

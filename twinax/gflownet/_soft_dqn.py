@@ -9,7 +9,7 @@ from twinax import ops
 from twinax.arguments import checked
 from twinax.errors import TwinaxError
 from twinax.gflownet._scores import Scores
-from twinax.gflownet.objectives import Objective
+from twinax.gflownet.objectives import Objective, mean_by_end
 from twinax.problem import Terms
 from twinax.types import Array, Float
 
@@ -67,10 +67,7 @@ class SoftDQN(Objective):
         # A learned backward policy learns from its residuals as in detailed balance; values do not chase each other.
         wanted = s.log_pb + ops.stop_gradient(following + bonus)
         losses = self.of_residual(ops.where(s.valid, taken - wanted, 0.0))
-        number = ops.sum(ops.cast(s.valid, losses))
-        ends, others = (ops.sum(ops.where(mask, losses, 0.0)) for mask in (s.terminal, s.valid & ~s.terminal))
-        parts = {"terminal_loss": self.terminal_weight * ends / number, "inner_loss": others / number}
-        return parts["terminal_loss"] + parts["inner_loss"], Terms(parts)
+        return mean_by_end(losses, s, self.terminal_weight)
 
     def log_z(self, s: Scores) -> Float[Array, ""]:
         return self.value(s)[0, 0]

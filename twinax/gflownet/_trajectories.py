@@ -35,12 +35,14 @@ class Trajectories:
     length: Int[Array, " batch"]
     """Number of actions."""
     given: Given = field(default_factory=Given)
+    weight: Any = None
+    """How often each trajectory counts in a loss, (batch,); None: each once."""
 
     def trimmed(self) -> Trajectories:
         """Without the time after the longest trajectory, where shapes may depend on data (not in JAX)."""
         longest = ops.max(self.length)
         states = tree.map_leaves(lambda x: ops.used(x, longest + 1), self.states)
-        return Trajectories(states, ops.used(self.actions, longest), self.length, self.given)
+        return dataclasses.replace(self, states=states, actions=ops.used(self.actions, longest))
 
     @property
     def last(self) -> Any:
@@ -56,7 +58,15 @@ def joined(env: Environment, parts: Sequence[Trajectories]) -> Trajectories:
         parts = [_padded(one) for one in parts]
     states = tree.map_leaves(lambda *each: ops.concat(each, 1), *(one.states for one in parts))
     actions, length = (ops.concat([getattr(one, name) for one in parts], -1) for name in ("actions", "length"))
-    return Trajectories(states, actions, length, parts[0].given)
+    return Trajectories(states, actions, length, parts[0].given, _joined_weights(parts))
+
+
+def _joined_weights(parts: Sequence[Trajectories]) -> Any:
+    like = next((one.weight for one in parts if one.weight is not None), None)
+    if like is None:
+        return None
+    each = (ops.full(one.length.shape, 1.0, like) if one.weight is None else one.weight for one in parts)
+    return ops.concat(list(each), -1)
 
 
 def _padded(one: Trajectories) -> Trajectories:
@@ -134,6 +144,27 @@ def forward_rollout(
     final, _, states, actions, length, _ = carry
     # Slots after the longest trajectory stay unwritten, but the last one always holds the final state.
     states = tree.map_leaves(lambda buffer, x: ops.set_at(buffer, -1, x), states, final)
+    return Trajectories(states, actions, length)
+
+
+def retraced(env: Environment, actions: Int[Array, "time batch"]) -> Trajectories:
+    """The trajectories that these actions make from the source; what comes after an end is not looked at."""
+    steps, batch = actions.shape
+    state = ops.like(env.reset(batch), actions)
+    states = tree.map_leaves(lambda x: ops.set_at(ops.zeros((steps + 1, *x.shape), x), 0, x), state)
+
+    def going(carry):
+        state, _, _, t = carry
+        return t < steps if env.fixed_length else (t < steps) & ~ops.all(state.done)
+
+    def act(carry):
+        state, states, length, t = carry
+        moved = env.step(state, actions[t])
+        states = tree.map_leaves(lambda buffer, x: ops.set_at(buffer, t + 1, x), states, moved)
+        return moved, states, length + ops.cast(~state.done, length), t + 1
+
+    last, states, length, _ = ops.while_loop(going, act, (state, states, ops.zeros((batch,), actions, "int32"), 0))
+    states = tree.map_leaves(lambda buffer, x: ops.set_at(buffer, -1, x), states, last)
     return Trajectories(states, actions, length)
 
 

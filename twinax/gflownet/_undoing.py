@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from twinax.envs import Environment
-from twinax.gflownet._policy import FIXED, Networks, backward_log_probs
+from twinax.gflownet._policy import Networks, backward_log_probs, is_fixed
 from twinax.gflownet._trajectories import Trajectories, backward_rollout
 from twinax.types import Array, Float
 
@@ -15,8 +15,10 @@ def undo(
 ) -> Trajectories:
     """A trajectory to each of some finished objects, drawn by one of the backward policies."""
 
+    fixed = is_fixed(env, kind)
+
     def logits(states):
-        if kind in FIXED:
+        if fixed:
             return backward_log_probs(env, kind, states, None, uniform)
         out = networks.policy(env.observe(states))
         return backward_log_probs(env, kind, states, out.backward_logits, out.forward_logits)

@@ -27,7 +27,7 @@ from twinax.types import Array, Float
 def trajectory_balance(s: Scores, loss: Residual = ops.square) -> tuple[Array, Terms]:
     """(log Z + sum log P_F - log R - sum log P_B)^2, mean over trajectories."""
     residual = s.log_z + ops.sum(s.log_pf - s.log_pb, 0) - s.log_reward
-    return ops.mean(loss(residual)), Terms()
+    return s.mean(loss(residual)), Terms()
 
 
 def detailed_balance(s: Scores, loss: Residual = ops.square, terminal_weight: float = 1.0) -> tuple[Array, Terms]:
@@ -36,7 +36,7 @@ def detailed_balance(s: Scores, loss: Residual = ops.square, terminal_weight: fl
     The flow of the next state is that of the target networks, where there are some.
     """
     residual = s.log_flow + s.log_pf - _next_log_flow(s) - s.log_pb
-    return _mean_by_end(loss(residual), s, terminal_weight)
+    return mean_by_end(loss(residual), s, terminal_weight)
 
 
 def forward_looking(s: Scores, loss: Residual = ops.square) -> tuple[Array, Terms]:
@@ -44,7 +44,7 @@ def forward_looking(s: Scores, loss: Residual = ops.square) -> tuple[Array, Term
 
     def whole(s: Scores) -> Scores:
         log_flow = ops.where(s.valid, s.log_flow + s.state_log_energy, 0.0)
-        return Scores(s.log_pf, s.log_pb, s.log_reward, s.valid, log_flow=log_flow)
+        return dataclasses.replace(s, log_flow=log_flow, target=None)
 
     total = whole(s)
     target = None if s.target is None else whole(s.target)
@@ -59,7 +59,7 @@ def modified_detailed_balance(s: Scores, loss: Residual = ops.square) -> tuple[A
     log_flow, later = (x.state_log_reward - x.log_pf_stop for x in (s, s.target or s))
     following = ops.concat([later[1:], later[:1]])
     residual = log_flow + s.log_pf - following - s.log_pb
-    return ops.mean(loss(residual), mask=s.valid & ~s.terminal), Terms()
+    return s.mean(loss(residual), s.valid & ~s.terminal), Terms()
 
 
 def subtrajectory_balance(
@@ -90,7 +90,7 @@ def subtrajectory_balance(
     # Pieces that are none have residuals of their own; no function may blow these up.
     residual = ops.where(inside, residual, 0.0)
     sums, weights = ops.sum(weight * loss(residual), (0, 1)), ops.sum(weight, (0, 1))
-    whole = ops.mean(sums / weights) if normalise == "trajectory" else ops.sum(sums) / ops.sum(weights)
+    whole = s.mean(sums / weights) if normalise == "trajectory" else s.mean(sums, weights)
     return whole, Terms()
 
 
@@ -103,23 +103,20 @@ def flow_matching(s: Scores, normalise: str = "batch", loss: Residual = ops.squa
     inner = ops.concat([s.valid[:1] & False, s.valid[1:]])
     residual = ops.where(inner, s.log_inflow - s.log_outflow, 0.0)
     end = ops.where(s.terminal, s.log_final_flow - s.log_reward[None], 0.0)
-    others, batch = ops.sum(ops.cast(inner, residual), 0), s.valid.shape[1]
-    # By what the sum over a trajectory's other states and that over its end are divided
-    divisors = {
-        "batch": (ops.sum(others) + batch,) * 2,
-        "trajectory": ((others + 1) * batch,) * 2,
-        "separate": (ops.sum(others) + ops.cast(ops.sum(others) == 0, others), batch),
-    }[normalise]
-    of_others, of_ends = (
-        ops.sum(ops.sum(loss(x), 0) / divisor) for x, divisor in zip((residual, end), divisors, strict=True)
-    )
+    others = ops.sum(ops.cast(inner, residual), 0)
+    sums = ops.sum(loss(residual), 0), ops.sum(loss(end), 0)
+    if normalise == "trajectory":
+        of_others, of_ends = (s.mean(x / (others + 1)) for x in sums)
+    else:
+        numbers = (others + 1,) * 2 if normalise == "batch" else (others, None)
+        of_others, of_ends = (s.mean(x, number) for x, number in zip(sums, numbers, strict=True))
     return of_others + of_ends, Terms({"terminal_loss": of_ends, "inner_loss": of_others})
 
 
 def log_partition_variance(s: Scores, loss: Residual = ops.square) -> tuple[Array, Terms]:
     """Variance over the batch of log R + sum log P_B - sum log P_F, each an estimate of log Z (VarGrad)."""
     estimate = log_z_estimates(s)
-    return ops.mean(loss(ops.stop_gradient(ops.mean(estimate)) - estimate)), Terms()
+    return s.mean(loss(ops.stop_gradient(s.mean(estimate)) - estimate)), Terms()
 
 
 def log_z_estimates(s: Scores) -> Float[Array, " batch"]:
@@ -133,15 +130,14 @@ def _next_log_flow(s: Scores) -> Float[Array, "time batch"]:
     return ops.where(s.terminal, s.log_reward[None], following)
 
 
-def _mean_by_end(losses: Float[Array, "time batch"], s: Scores, weight: float = 1.0) -> tuple[Array, Terms]:
+def mean_by_end(losses: Float[Array, "time batch"], s: Scores, weight: float = 1.0) -> tuple[Array, Terms]:
     """The mean over transitions; its parts are what the last transitions, each with a weight, and all others
     contribute to it."""
-    number = ops.sum(ops.cast(s.valid, losses))
     ends, others = (ops.where(mask, losses, 0.0) for mask in (s.terminal, s.valid & ~s.terminal))
-    parts = {"terminal_loss": weight * ops.sum(ends) / number, "inner_loss": ops.sum(others) / number}
+    parts = {"terminal_loss": weight * s.mean(ends, s.valid), "inner_loss": s.mean(others, s.valid)}
     if weight != 1.0:
         return parts["terminal_loss"] + parts["inner_loss"], Terms(parts)
-    return ops.mean(losses, mask=s.valid), Terms(parts)
+    return s.mean(losses, s.valid), Terms(parts)
 
 
 @dataclass(frozen=True)
@@ -190,7 +186,7 @@ class Objective(ABC):
 
     def log_z(self, s: Scores) -> Float[Array, ""]:
         """Its estimate of log Z; by default the mean over trajectories of log R + sum log P_B - sum log P_F."""
-        return ops.mean(log_z_estimates(s))
+        return s.mean(log_z_estimates(s))
 
     def log_target(self, log_reward: np.ndarray, log_prior: np.ndarray) -> np.ndarray:
         """To what the learned distribution over objects is to be in proportion, as logarithms: R, unless an objective
