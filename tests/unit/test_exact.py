@@ -13,7 +13,16 @@ import numpy as np
 import pytest
 
 from twinax import ops
-from twinax.envs import Enumeration, GridReward, GridState, Hypergrid, _enumeration, enumerate_states, state_rows
+from twinax.envs import (
+    BlackBox,
+    Enumeration,
+    GridReward,
+    GridState,
+    Hypergrid,
+    _enumeration,
+    enumerate_states,
+    state_rows,
+)
 from twinax.errors import TwinaxError
 from twinax.gflownet import MetricOptions, Networks, backward_rollout, forward_rollout, problem, score
 from twinax.gflownet._exact import jsd, kl, log_path_counts, terminal_distribution, total_variation
@@ -310,3 +319,17 @@ def test_the_store_of_samples_never_overflows():
         wanted = sorted([k] * 4 + [k - 1] * 4 * (k > 0))
         assert sorted(stored(samples).position[:, 0].tolist()) == wanted
         assert len(stored(late).position) == 8 and 0 < late.added < 2**31 - 1
+
+
+def test_rewards_of_the_store_are_asked_for_in_pieces():
+    """The store holds far more objects than a batch: side by side, those of trees over an alignment are gigabytes."""
+    asked = []
+
+    def paid(cells):
+        asked.append(len(cells))
+        return 1.0 + cells.sum(1)
+
+    env = Hypergrid(2, 50).with_reward(BlackBox(paid, cache=0))
+    states = env.states_of(np.stack(np.meshgrid(np.arange(50), np.arange(50)), -1).reshape(-1, 2))
+    assert top_k(env, states, 2)["top_k_reward"] == pytest.approx((99 + 98) / 2)
+    assert sum(asked) == 2500 and max(asked) <= 1024

@@ -116,6 +116,17 @@ def test_files_that_cannot_be_used_are_refused_in_a_sentence(tmp_path, case):
     assert "replay.file=" in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_what_follows_from_the_rest_of_a_state_must_be_right(tmp_path):
+    """The graph 0 -> 1 is known, but not that 1 can then be reached from 0."""
+    env = tx.envs.DAG(num_nodes=3)
+    state = env.step(env.step(env.reset(1), np.array([1])), np.array([9]))
+    assert state.adjacency[0, 0, 1] and state.done.all()
+    right = {"adjacency": state.adjacency, "closure": state.closure}
+    assert known_objects(env, saved(tmp_path, **right)).adjacency.sum() == 1
+    with pytest.raises(TwinaxError, match="row 0 .* is no state that the rules reach"):
+        known_objects(env, saved(tmp_path, **{**right, "closure": np.eye(3, dtype=bool)[None]}))
+
+
 def test_what_is_no_such_file_is_said(tmp_path):
     with pytest.raises(TwinaxError, match="is not there"):
         only_known(str(tmp_path / "nowhere.npz"))

@@ -25,7 +25,7 @@ from twinax.gflownet import (
     _local_search,
     problem,
 )
-from twinax.gflownet._local_search import local_search, search_draws
+from twinax.gflownet._local_search import local_search, proposal, search_draws
 from twinax.gflownet._metrics import indices_of
 from twinax.gflownet._proposals import accept_log_ratio
 from twinax.gflownet._trajectories import Given
@@ -217,6 +217,20 @@ def test_it_goes_on_from_what_was_accepted():
         better = rewards[step] >= worth
         current, worth = np.where(better[:, None], cells[step], current), np.where(better, rewards[step], worth)
     assert worth.mean() > env.log_reward(begun).mean() + 0.5, "it must have climbed"
+
+
+def test_more_steps_than_a_trajectory_has_are_a_walk_to_the_source():
+    env, batch = BitStrings(3), 16
+    networks, found = Networks(random_policy(env), None), {}
+    draws = numpy_draws(search_draws(env, LocalSearchOptions(rounds=1, steps=3), batch), 0, 0)
+    own = {name.removeprefix("search/"): value[0] for name, value in draws.items()}
+    begun = pick(enumerate_states(env).states, np.full(batch, -1))
+    for steps in (3, 50):
+        options = LocalSearchOptions(rounds=1, steps=steps, accept="metropolis")
+        _, new, possible = proposal(env, networks, "uniform", options, begun, own)
+        assert possible.all(), "from every object the source is as far"
+        found[steps] = new.last
+    assert equal(found[3], found[50]).all()
 
 
 CASES = {

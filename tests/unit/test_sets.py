@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -19,8 +21,10 @@ from twinax.envs import (
     check_env,
     enumerate_states,
 )
+from twinax.envs.state_rows import pick
 from twinax.errors import TwinaxError
 from twinax.gflownet import _exact
+from twinax.gflownet._metrics import Samples
 
 WEIGHTS = ItemWeights((0.5, 1.0, 1.5, 2.0, 2.5))
 
@@ -41,6 +45,7 @@ def test_golden_counts_and_partition_functions(name):
     env, objects, states, edges, log_z = SMALL[name]
     graph = enumerate_states(env)
     assert (graph.done.sum(), len(graph.done), len(graph.source)) == (objects, states, edges)
+    assert env.num_states == states
     assert graph.log_z == pytest.approx(log_z, abs=2e-9)
     assert env.log_partition == pytest.approx(graph.log_z, abs=1e-12)
 
@@ -126,6 +131,31 @@ def test_the_published_bag():
     assert env.log_partition == pytest.approx(math.log(z), abs=1e-12)
     # Drawn uniformly from good bags the reward is the published 15.0; in proportion to R it is 20.
     assert (1617 * 30 + 4851 * 10) / 6468 == 15.0
+
+
+def test_bags_without_a_good_one_have_no_modes():
+    env = Bags(3, 5)
+    assert env.num_modes == 0
+    assert env.log_partition == pytest.approx(math.log(21 * 0.01))
+    states = enumerate_states(env).states
+    assert Samples.empty(env, 56, 56).update(env, states).modes.tolist() == [False]
+
+
+def test_bags_of_many_letters_are_numbered():
+    """Of 40 places 20 can be chosen in more ways than an int32 counts."""
+    env = Bags(40, 2, BagModes(equal=2, share=1.0))
+    assert env.num_modes == 40
+    graph = enumerate_states(env)
+    assert graph.log_z == pytest.approx(env.log_partition) == pytest.approx(math.log(40 * 30 + 780 * 0.01))
+
+
+def test_modes_of_bags_are_marked_within_a_program():
+    """There the world's constants are no numbers yet, but how many modes there are has to be known."""
+    env = Bags(3, 4, BagModes(equal=3))
+    states = jax.tree.map(jnp.asarray, pick(enumerate_states(env).states, np.arange(20, 35)))
+    empty = jax.tree.map(jnp.asarray, Samples.empty(env, 15, 15))
+    marked = jax.jit(lambda constants: empty.update(env.given(constants), states).modes)(env.constants())
+    assert marked.tolist() == [True, True]
 
 
 def test_objects_are_shown():

@@ -31,6 +31,13 @@ def hypergrids():
         env = Hypergrid(dim=2, side=4, reward=GridReward.easy())
         policy = gflownet.PolicyOptions(hidden=(8,), backward=backward[i % 3])
         yield name, gflownet.problem(env, name, batch_size=4, policy=policy)
+    replay = gflownet.ReplayOptions(size=20, batch_size=3, priority="rank", min_distance=1, start=5)
+    search = gflownet.LocalSearchOptions(rounds=1, steps=2, accept="metropolis")
+    policy = gflownet.PolicyOptions(hidden=(8,), backward="tlm")
+    yield (
+        "replay and local search",
+        gflownet.problem(env, batch_size=4, policy=policy, replay=replay, local_search=search),
+    )
 
 
 def hunts():

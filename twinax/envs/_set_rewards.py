@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from itertools import combinations
@@ -94,14 +95,7 @@ class BagModes:
     def constants(self, env: Any) -> dict[str, np.ndarray]:
         """The mode of each bag by its number (-1 for good ones that are none, -2 for others), and what its number is
         made of."""
-        counts = all_bags(env.letters, env.draws)
-        numbers = rank(counts, _binomials(env))
-        good = np.flatnonzero(counts.max(1) >= self.equal)
-        modes = np.random.default_rng(self.seed).permutation(good)[: round(self.share * len(good))]
-        table = np.full(_number(env), -2, np.int32)
-        table[numbers[good]] = -1
-        table[numbers[np.sort(modes)]] = np.arange(len(modes))
-        return {"bag_modes": table, "binomials": _binomials(env)}
+        return {"bag_modes": _table(self, env.letters, env.draws), "binomials": _binomials(env.letters, env.draws)}
 
     def _kind(self, env: Any, counts: Int[Array, "batch letters"]) -> Int[Array, " batch"]:
         # A bag that is not full yet has some other bag's number.
@@ -115,7 +109,8 @@ class BagModes:
 
     def num_modes(self, env: Any) -> int:
         """A quarter of the good bags, by default."""
-        return int(env.constant("bag_modes", np.zeros(0)).max()) + 1
+        # Read of NumPy's table, not of the world's constants: within a program those are no numbers yet.
+        return max(0, int(_table(self, env.letters, env.draws).max()) + 1)
 
     def mode(self, env: Any, counts: Int[Array, "batch letters"]) -> Int[Array, " batch"]:
         """Which mode a bag is, -1 for none."""
@@ -124,7 +119,7 @@ class BagModes:
 
     def log_partition(self, env: Any) -> float:
         """By counting."""
-        kinds = np.clip(self.constants(env)["bag_modes"], -2, 0) + 2
+        kinds = np.clip(_table(self, env.letters, env.draws), -2, 0) + 2
         return float(np.log(np.array([self.other, self.good, self.best])[kinds].sum()))
 
 
@@ -148,6 +143,24 @@ def _number(env: Any) -> int:
     return math.comb(env.draws + env.letters - 1, env.letters - 1)
 
 
-def _binomials(env: Any) -> np.ndarray:
-    columns = range(env.draws + env.letters - 1)
-    return np.array([[math.comb(place, bar + 1) for place in columns] for bar in range(env.letters - 1)], np.int32)
+def _binomials(letters: int, draws: int) -> np.ndarray:
+    # Before a bar are the bars before it and at most all letters of a bag; what is beyond is never read, and may not
+    # fit into an int32.
+    table = np.zeros((letters - 1, draws + letters - 1), np.int32)
+    for bar in range(letters - 1):
+        table[bar, : draws + bar + 1] = [math.comb(place, bar + 1) for place in range(draws + bar + 1)]
+    return table
+
+
+@functools.lru_cache(maxsize=8)
+def _table(reward: BagModes, letters: int, draws: int) -> np.ndarray:
+    """The mode of each bag by its number, -1 for good ones that are none, -2 for others."""
+    counts = all_bags(letters, draws)
+    numbers = rank(counts, _binomials(letters, draws))
+    good = np.flatnonzero(counts.max(1) >= reward.equal)
+    modes = np.random.default_rng(reward.seed).permutation(good)[: round(reward.share * len(good))]
+    table = np.full(len(counts), -2, np.int32)
+    table[numbers[good]] = -1
+    table[numbers[np.sort(modes)]] = np.arange(len(modes))
+    table.setflags(write=False)
+    return table

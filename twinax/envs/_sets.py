@@ -79,6 +79,11 @@ class Sets(Environment):
     def max_steps(self) -> int:
         return self.size + self.stop
 
+    @property
+    def num_states(self) -> int:
+        sets = sum(math.comb(self.number, size) for size in range(self.size + 1))
+        return 2 * sets if self.stop else sets
+
     def reset(self, batch: int) -> SetState:
         return SetState(np.zeros((batch, self.number), np.int32), np.zeros((batch,), bool))
 

@@ -107,7 +107,9 @@ def proposal(
     """A trajectory to each object, one that parts from it some steps before its end, and whether the way back from
     there could be proposed as well."""
     old = undo(env, networks, backward, objects, draws["undo"])
-    steps = ops.full(old.length.shape, options.steps, old.length)
+    # Where all trajectories have one length, a walk of more steps is one to the source, from everywhere alike.
+    most = min(options.steps, env.max_steps) if env.fixed_length else options.steps
+    steps = ops.full(old.length.shape, most, old.length)
     if options.varied(env):
         drawn = 1 + ops.cast(draws["steps"] * options.steps, old.length)
         steps = ops.minimum(drawn, steps)

@@ -20,6 +20,9 @@ from twinax.errors import TwinaxError
 from twinax.gflownet import _exact
 from twinax.types import Array, Bool, Int
 
+AT_ONCE = 1024
+"""Stored objects whose rewards are worked out side by side."""
+
 
 @checked
 @dataclass(frozen=True)
@@ -173,9 +176,15 @@ def best_distinct(env: Environment, objects: Any, k: int) -> tuple[Any, np.ndarr
     """The k best objects, each once, the best first, and their log rewards."""
     _, first = np.unique(keys_of(rows_of(objects)), return_index=True)
     distinct = pick(objects, first)
-    log_rewards = np.asarray(env.log_reward(distinct), np.float64)
+    log_rewards = _log_rewards(env, distinct)
     order = np.argsort(-log_rewards, kind="stable")[:k]
     return pick(distinct, order), log_rewards[order]
+
+
+def _log_rewards(env: Environment, objects: Any) -> np.ndarray:
+    """A piece at a time: the store may hold many more objects than a batch, from whose size memory is known."""
+    pieces = np.split(np.arange(size_of(objects)), range(AT_ONCE, size_of(objects), AT_ONCE))
+    return np.concatenate([np.asarray(env.log_reward(pick(objects, piece)), np.float64) for piece in pieces])
 
 
 def correlation(a: np.ndarray, b: np.ndarray) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from twinax import ops
 from twinax.errors import UnknownName
@@ -11,6 +11,7 @@ from twinax.types import Array, Float
 RULES = ("metropolis", "barker")
 
 
+@runtime_checkable
 class Weighed(Protocol):
     """What is read of a trajectory: `Scores` has it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import numpy as np
@@ -13,6 +13,7 @@ from twinax.errors import TwinaxError
 from twinax.networks._layers import _in_precision_of
 from twinax.types import Array
 
+C = TypeVar("C", bound="_Conv")
 Border = tuple[tuple[int, int], ...]
 """(before, after) of each axis of places."""
 
@@ -34,7 +35,7 @@ class _Conv(eqx.Module):
 
     @classmethod
     def init(
-        cls,
+        cls: type[C],
         rng: np.random.Generator,
         inputs: int,
         outputs: int,
@@ -45,7 +46,7 @@ class _Conv(eqx.Module):
         groups: int = 1,
         bias: bool = True,
         channels_last: bool = False,
-    ) -> Self:
+    ) -> C:
         """PyTorch's default: weight and bias uniform on +-1/sqrt(inputs of an output)."""
         window = (window,) * cls.AXES if isinstance(window, int) else window
         name = cls.__name__
