@@ -61,8 +61,8 @@ WORLDS = {
     "optimizer.learning_rate=2e-3 " + FADES.format(8000),
     "qm9": "env=qm9 data=qm9_small.npz exploration.epsilon_steps=5000 trainer.batch_size=64 "
     "optimizer.learning_rate=2e-3 " + FADES.format(8000),
-    "dag": "env=dag env.num_nodes=4 targets.every=0 optimizer.learning_rate=4e-3 exploration.epsilon=0.5 "
-    "exploration.epsilon_steps=3000 objective.residual_loss=squared " + FADES.format(6000),
+    "dag": "env=dag env.num_nodes=4 env.num_samples=20 targets.every=0 optimizer.learning_rate=4e-3 "
+    "exploration.epsilon=0.5 exploration.epsilon_steps=2000 objective.residual_loss=squared " + FADES.format(4000),
     "ising": "env=ising env.side=3 env.sigma=0.1 policy.hidden=[128,128] optimizer.learning_rate=2e-3 "
     "exploration.epsilon=0.1 " + FADES.format(4000),
     "set": "env=set env.number=10 env.size=5 trainer.batch_size=64 " + FADES.format(1500),
