@@ -61,19 +61,20 @@ WORLDS = {
     "optimizer.learning_rate=2e-3 " + FADES.format(8000),
     "qm9": "env=qm9 data=qm9_small.npz exploration.epsilon_steps=5000 trainer.batch_size=64 "
     "optimizer.learning_rate=2e-3 " + FADES.format(8000),
-    "dag": "env=dag env.num_nodes=4 targets.every=0 optimizer.learning_rate=4e-3 exploration.epsilon=0.5 "
-    "exploration.epsilon_steps=3000 objective.residual_loss=squared " + FADES.format(6000),
+    "dag": "env=dag env.num_nodes=4 env.num_samples=20 targets.every=0 optimizer.learning_rate=4e-3 "
+    "exploration.epsilon=0.5 exploration.epsilon_steps=2000 objective.residual_loss=squared " + FADES.format(4000),
     "ising": "env=ising env.side=3 env.sigma=0.1 policy.hidden=[128,128] optimizer.learning_rate=2e-3 "
     "exploration.epsilon=0.1 " + FADES.format(4000),
     "set": "env=set env.number=10 env.size=5 trainer.batch_size=64 " + FADES.format(1500),
-    "bag": "env=bag env.letters=4 env.draws=9 trainer.batch_size=64 exploration.epsilon=0.1 " + FADES.format(3000),
+    "bag": "env=bag env.letters=4 env.draws=9 trainer.batch_size=64 exploration.epsilon=0.3 "
+    "optimizer.learning_rate=4e-3 " + FADES.format(4000),
     "perfect_tree": "env=perfect_tree env.depth=8 trainer.batch_size=64 optimizer.learning_rate=3e-3 "
     + FADES.format(2000),
     "rings": "env=rings env.nodes=4 env.directed=false proxy.other=1 trainer.batch_size=64 exploration.epsilon=0.1 "
     + FADES.format(3000),
     "phylo": "env=phylo env.taxa=6 env.sites=60 policy.network=mlp policy.hidden=[256,256] targets.rate=1 "
     "objective.residual_loss=squared exploration.epsilon=0.1 exploration.epsilon_steps=0 trainer.batch_size=64 "
-    "optimizer.learning_rate=2e-3 " + FADES.format(4000),
+    "optimizer.learning_rate=3e-3 " + FADES.format(6000),
     "molecules": "env=molecules env.length=2 proxy.beta=4 proxy.synthesis=1 exploration.epsilon=0.1 "
     "optimizer.learning_rate=3e-3 " + FADES.format(2000),
 }
@@ -195,6 +196,7 @@ def agreement(graph: Any, learned: np.ndarray, target: Path) -> None:
     axes.plot(ends, ends, color="0.7", linewidth=1)
     axes.scatter(true, found, s=12, alpha=0.5 if len(done) < 1000 else 0.25, color="#285577", linewidths=0)
     axes.set(xlabel="log R - log Z", ylabel="learned log P")
+    axes.locator_params(nbins=5)
     axes.spines[["top", "right"]].set_visible(False)
     finish(figure, target)
 

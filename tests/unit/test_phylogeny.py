@@ -172,6 +172,10 @@ def test_pictures_and_held_out_trees():
     assert found == {"mean_changes": pytest.approx(changes.mean()), "fewest_changes": changes.min()}
     drawn = env.draw(env.objects(trees), 0)
     assert drawn is not None and drawn.dtype == np.uint8 and drawn.shape[2] == 3 and drawn.std() > 1
+    long = PhylogeneticTree(sequences=FIVE, names=(*"abcd", "W" * 30))
+    for one in (env, long):  # names are drawn to their end
+        trees = one.test_states(0)
+        assert (one.draw(one.objects(trees), 0)[:, -4:] == 255).all()
 
 
 def test_files_of_both_kinds_give_the_same(tmp_path):

@@ -123,15 +123,6 @@ def test_bags_of_letters():
     same_paths(env)
 
 
-@pytest.mark.parametrize(("letters", "draws", "equal", "share"), [(3, 4, 3, 0.25), (4, 9, 3, 1.0), (2, 5, 6, 0.5)])
-def test_modes_of_bags_are_counted_without_the_table(letters: int, draws: int, equal: int, share: float):
-    """Within a program of JAX the table is traced, and sizes of arrays cannot follow from it."""
-    env = Bags(letters, draws, BagModes(equal=equal, share=share))
-    table = env.constants()["bag_modes"]
-    traced = env.given({"bag_modes": None, "binomials": None})
-    assert traced.num_modes == env.num_modes == max(int(table.max()), -1) + 1
-
-
 def test_the_published_bag():
     env = Bags()
     assert not check_env(env, limit=2_000).enumerated

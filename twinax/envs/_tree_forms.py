@@ -47,18 +47,18 @@ def picture(left: np.ndarray, right: np.ndarray, names: tuple[str, ...]) -> np.n
     from matplotlib.figure import Figure
 
     number = len(names)
-    figure = Figure(figsize=(4.5, max(1.5, 0.22 * number + 0.3)), dpi=100)
+    figure = Figure(dpi=100)
     canvas = FigureCanvasAgg(figure)
     axes = figure.add_axes((0.02, 0.02, 0.96, 0.96))
     axes.set_axis_off()
-    place, widest = iter(range(number)), 1
+    place, widest, letters = iter(range(number)), 1, []
 
     def branch(node: int) -> tuple[float, int]:
         """Where a node lies, and how many levels are below it."""
         nonlocal widest
         if node < number:
             y = float(next(place))
-            axes.text(0.15, y, names[node][:LONGEST], va="center", fontsize=8)
+            letters.append(axes.text(0.15, y, names[node][:LONGEST], va="center", fontsize=8, parse_math=False))
             return y, 0
         below = [branch(int(side[node - number])) for side in (left, right)]
         level = 1 + max(depth for _, depth in below)
@@ -70,7 +70,11 @@ def picture(left: np.ndarray, right: np.ndarray, names: tuple[str, ...]) -> np.n
 
     for top in _tops(left, right, number):
         branch(top)
-    axes.set_xlim(-widest - 0.3, 0.8 * widest + 1)
+    # Inches: the deeper a tree, the wider, and to its right as much room as the widest name needs.
+    wide, longest = min(max(1.4, 0.3 * widest), 4.0), max(text.get_window_extent().width for text in letters)
+    room = 0.25 + longest / figure.dpi
+    figure.set_size_inches(wide + room, max(1.5, 0.22 * number + 0.3))
+    axes.set_xlim(-widest - 0.3, (widest + 0.3) * room / wide)
     axes.set_ylim(number - 0.5, -0.5)
     canvas.draw()
     return np.ascontiguousarray(np.asarray(canvas.buffer_rgba())[..., :3])
