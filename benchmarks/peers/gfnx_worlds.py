@@ -419,7 +419,7 @@ best = max(by_way, key=lambda way: by_way[way])
 count = sum(x.size for x in jax.tree.leaves(weights)) + (loss is trajectory_balance)
 rates_by_way = {way.__name__: rate for way, rate in by_way.items()}
 facts = {"parameters": int(count), "way": best.__name__, "rates_by_way": rates_by_way, "jax": jax.__version__}
-# Every turn starts from fresh weights: after a few steps some are met at which numbers too small for a float32 come up,
-# and such steps take fifteen times as long.
+# Every turn starts from fresh weights: on the way some steps of bit sequences take fifteen times as much processor time
+# as others, in the same program, so turns that went on from one another would not be comparable.
 serve(facts, lambda: rates(lambda: jax.block_until_ready(best(carry, steps)), steps))
 assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(best(carry, 1)[1])), "weights are no longer finite"
