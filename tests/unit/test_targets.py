@@ -181,6 +181,8 @@ def test_numbers_that_make_no_sense_are_refused():
         TargetOptions(every=-1)
     with pytest.raises(TwinaxError, match=r"targets.rate is 1.5; it must be between 0 and 1"):
         TargetOptions(rate=1.5)
+    with pytest.raises(TwinaxError, match="targets.ema is 1, which would keep the first networks"):
+        TargetOptions(ema=1.0)
     with pytest.raises(TwinaxError, match="either copied or moved"):
         TargetOptions(every=10, rate=0.1)
     with pytest.raises(TwinaxError, match="munchausen is 1"):

@@ -192,13 +192,7 @@ class PhylogeneticTree(Environment):
 
     @property
     def num_states(self) -> int:
-        """Forests of rooted binary trees over labelled leaves: the tree of the first leaf has k leaves, the others
-        are any forest."""
-        forests = [1]
-        for number in range(1, self.num_taxa + 1):
-            sizes = range(1, number + 1)
-            forests.append(sum(comb(number - 1, k - 1) * _num_trees(k) * forests[number - k] for k in sizes))
-        return forests[-1]
+        return _num_forests(self.num_taxa)
 
     def constants(self) -> dict[str, np.ndarray]:
         patterns, number = self.patterns, self.num_taxa
@@ -346,6 +340,17 @@ class PhylogeneticTree(Environment):
 
 def _num_trees(leaves: int) -> int:
     return prod(range(1, 2 * leaves - 2, 2))
+
+
+@lru_cache
+def _num_forests(leaves: int) -> int:
+    """Forests of rooted binary trees over labelled leaves: the tree of the first leaf has k leaves, the others are any
+    forest."""
+    forests = [1]
+    for number in range(1, leaves + 1):
+        sizes = range(1, number + 1)
+        forests.append(sum(comb(number - 1, k - 1) * _num_trees(k) * forests[number - k] for k in sizes))
+    return forests[-1]
 
 
 @lru_cache(maxsize=16)

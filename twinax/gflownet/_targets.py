@@ -35,6 +35,8 @@ class TargetOptions:
         for name, most in (("rate", 1.0), ("ema", 1.0)):
             if not (0 <= getattr(self, name) <= most and math.isfinite(getattr(self, name))):
                 raise TwinaxError(f"targets.{name} is {getattr(self, name)}; it must be between 0 and {most:g}")
+        if self.ema == 1:
+            raise TwinaxError("targets.ema is 1, which would keep the first networks for ever; it must be below 1")
         if self.every and self.rate:
             raise TwinaxError(
                 f"targets.every is {self.every} and targets.rate is {self.rate}; target networks are either copied or "
