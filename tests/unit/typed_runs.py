@@ -24,6 +24,13 @@ with install_import_hook(PACKAGES, "beartype.beartype"):
     from twinax.gflownet._exploration import sample_actions
 
 
+class Uncounted(Hypergrid):
+    """Nobody has told its numbers of paths."""
+
+    def log_paths_ratio(self, state):  # type: ignore[override]
+        return None
+
+
 def hypergrids():
     """Every objective, with the backward policies in turn."""
     backward = ["learned", "uniform", "maxent"]
@@ -38,6 +45,11 @@ def hypergrids():
         "replay and local search",
         gflownet.problem(env, batch_size=4, policy=policy, replay=replay, local_search=search),
     )
+    replay = gflownet.ReplayOptions(size=20, batch_size=3, priority="loss", start=5)
+    policy = gflownet.PolicyOptions(hidden=(8,), backward="pessimistic")
+    yield "trajectories of the replay", gflownet.problem(env, batch_size=4, policy=policy, replay=replay)
+    policy = gflownet.PolicyOptions(hidden=(8,), backward="maxent")
+    yield "numbers of paths", gflownet.problem(Uncounted(dim=2, side=4), batch_size=4, policy=policy)
 
 
 def hunts():
