@@ -232,7 +232,9 @@ def main() -> None:
         begin = f"<!-- figures: {name} -->"
         text = (ROOT / page).read_text()
         before, rest = text.split(begin, 1)
-        after = rest.split(END, 1)[1] if END in rest else rest
+        # A block that is filled for the first time has no end of its own; the next block keeps its.
+        own, mark, others = rest.partition("<!-- figures:")
+        after = (own.split(END, 1)[1] if END in own else own) + mark + others
         made = make(json.loads(source.read_text()))
         (ROOT / page).write_text(f"{before}{begin}\n\n{made}\n\n{END}{after}")
         print(made)
