@@ -55,7 +55,7 @@ WRONG_SETTINGS = {
     "trainer.device=tpu": "has cpu here under JAX_PLATFORMS=cpu: for NVIDIA's devices pip install 'jax[cuda12]'",
     "optimizer.name=adamm": "Did you mean 'adam",
     "policy.activation=rleu": "Did you mean 'relu'?",
-    "policy.backward=backwards": "known: learned, maxent, tlm, uniform",
+    "policy.backward=backwards": "known: learned, maxent, pessimistic, tlm, uniform",
     # unknown keys
     "trainer.step=10": "did you mean 'trainer.steps'?",
     "optimiser.learning_rate=1": "did you mean 'optimizer.learning_rate'?",
