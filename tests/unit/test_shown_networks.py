@@ -398,3 +398,13 @@ def test_the_configuration_names_networks():
         policy("policy.network=transformer", "policy.network_options={wide: 16}")
     with pytest.raises(TwinaxError, match="GraphNetwork reads a Graph, but as policy it is shown a Tokens"):
         policy("policy.network=graph")
+
+
+def test_few_kinds_of_tokens_are_written_out_and_many_are_looked_up():
+    """An MLP says the same either way; which one is quicker depends on how many kinds there are."""
+    ids = np.random.default_rng(0).integers(0, 5, (7, 4))
+    few, many = Tokens(ids, 5), Tokens(ids, 40)
+    assert not isinstance(networks.flat(few), networks.KHot) and isinstance(networks.flat(many), networks.KHot)
+    np.testing.assert_array_equal(networks.flat(few), few.khot().dense("float32"))
+    net = networks.MLP.init(np.random.default_rng(1), 20, (8,), 3)
+    np.testing.assert_allclose(net(few.khot()), net(few), rtol=1e-5, atol=1e-6)

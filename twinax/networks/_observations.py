@@ -9,6 +9,10 @@ from twinax.errors import TwinaxError
 from twinax.tree import record, static
 from twinax.types import Array, Bool, Float, Int
 
+WRITTEN_OUT = 16
+"""Tokens of at most so many kinds are one-hot coded in full: products are then cheaper than looking columns up, and
+their gradients far more so."""
+
 
 @record
 class KHot:
@@ -41,9 +45,14 @@ class Tokens:
     """The token of a place where nothing stands yet, if there is one: a network may read the last place before."""
 
     def khot(self) -> KHot:
-        """The same, each place one-hot coded: what an MLP reads."""
+        """The same, each place one-hot coded and kept short: what an MLP reads of many kinds of tokens."""
         places = self.ids.shape[-1]
         return KHot(self.ids + ops.arange(places, self.ids) * self.vocabulary, places * self.vocabulary)
+
+    def dense(self) -> Float[Array, "*batch numbers"]:
+        """The same written out: what an MLP reads of few kinds."""
+        places = self.ids.shape[-1]
+        return ops.one_hot(self.ids, self.vocabulary, "float32").reshape(*self.ids.shape[:-1], places * self.vocabulary)
 
 
 @record
@@ -77,7 +86,7 @@ class Items:
 def flat(observation: Any) -> Any:
     """What an MLP reads of an observation: a flat row of numbers, or a `KHot` that stands for one."""
     if isinstance(observation, Tokens):
-        return observation.khot()
+        return observation.dense() if observation.vocabulary <= WRITTEN_OUT else observation.khot()
     if isinstance(observation, Graph):
         nodes, edges = observation.nodes, observation.edges
         batch = nodes.shape[:-2]
