@@ -68,7 +68,7 @@ class GFlowNet(Problem):
     log_z: tuple[float, ...] = (0.0,)
     """Initial values of the parameters whose sum is log Z."""
     network: NetworkFactory | None = None
-    """What makes a policy network of one's own; None: an MLP as `policy` says."""
+    """What makes the policy network, or its name; None: what suits the world."""
     targets: TargetOptions = TargetOptions()
     """How slower networks follow the trained ones."""
     replay: ReplayOptions = ReplayOptions()
