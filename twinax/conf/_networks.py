@@ -14,8 +14,8 @@ class NetworkSection:
     """What a section has that may be given a network of one's own."""
 
     network: str = "mlp"
-    """What makes the networks: mlp, transformer, graph or pairs (for what shows tokens, graphs or items), or
-    package.module:Name of a factory (rng, spec) -> module of your own."""
+    """What makes the networks: mlp, transformer, graph or pairs (for what shows tokens, graphs or items), tabular (a
+    row for each of few observations), or package.module:Name of a factory (rng, spec) -> module of your own."""
     network_options: dict[str, Any] = field(default_factory=dict)
     """Options of the network other than an MLP, such as {width: 32, layers: 2} of a transformer: arguments of the class
     that `network` names, or of the function after rng and spec; {} for none."""
@@ -26,8 +26,9 @@ class WorldNetworkSection(NetworkSection):
     """The same where a world has a network that suits it."""
 
     network: str | None = None
-    """What makes the networks: mlp, transformer (reads tokens), graph (reads graphs) or pairs (reads items), or
-    package.module:Name of a factory (rng, spec) -> module of your own; null takes what suits the world."""
+    """What makes the networks: mlp, transformer (reads tokens), graph (reads graphs), pairs (reads items), tabular (a
+    row for each of few observations), or package.module:Name of a factory (rng, spec) -> module of your own; null takes
+    what suits the world."""
 
 
 def make_network(section: NetworkSection, key: str, suits: str | None = None) -> NetworkFactory | None:

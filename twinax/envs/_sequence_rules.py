@@ -184,9 +184,10 @@ class SequenceRules(Environment):
     def observe(self, state: SequenceState) -> Tokens:
         """The letters with V for an empty place, behind a token V + 1 at which every sequence begins."""
         letters = state.letters
-        begin = ops.full((letters.shape[0], 1), self.num_letters + 1, letters)
-        written = ops.where(letters < 0, self.num_letters, letters)
-        return Tokens(ops.concat([begin, written], 1), self.num_letters + 2, self.num_letters)
+        empty, begin = self.num_letters, self.num_letters + 1
+        written = ops.where(letters < 0, empty, letters)
+        first = ops.full((letters.shape[0], 1), begin, letters)
+        return Tokens(ops.concat([first, written], 1), self.num_letters + 2, empty, begin)
 
     def log_paths_ratio(self, state: SequenceState) -> Float[Array, "batch backward_actions"]:
         # append, variable: one way; both: 2^k ways to k letters; any: k!. All parents have equally many.

@@ -19,6 +19,7 @@ from twinax.networks._recurrent import GRU, LSTM, GRUCell, LSTMCell
 from twinax.networks._registry import NETWORKS, make_factory
 from twinax.networks._residual import ResidualBlock, ResidualMLP
 from twinax.networks._resnet import ResNet
+from twinax.networks._tabular import Table, Tabular
 from twinax.networks._tokens import TokenCache, TokenNet, TokenTransformer
 from twinax.networks._torch_module import as_torch_module
 from twinax.networks._transformer import TransformerEncoder, TransformerEncoderLayer
@@ -62,6 +63,8 @@ __all__ = [
     "ResNet",
     "ResidualBlock",
     "ResidualMLP",
+    "Table",
+    "Tabular",
     "TokenCache",
     "TokenNet",
     "TokenTransformer",

@@ -43,6 +43,8 @@ class Tokens:
     vocabulary: int = static()
     empty: int | None = static(default=None)
     """The token of a place where nothing stands yet, if there is one: a network may read the last place before."""
+    begin: int | None = static(default=None)
+    """The last kind of token, where the first place always has it and no other place does."""
 
     def khot(self) -> KHot:
         """The same, each place one-hot coded and kept short: what an MLP reads of many kinds of tokens."""

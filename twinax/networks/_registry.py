@@ -1,4 +1,4 @@
-"""Networks by name: those that read tokens, graphs and items, and what installed packages add."""
+"""Networks by name: those that read tokens, graphs and items, tables, and what installed packages add."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ NETWORKS: Registry[Any] = Registry(
         "transformer": "twinax.networks:TokenTransformer",
         "graph": "twinax.networks:GraphNetwork",
         "pairs": "twinax.networks:PairNetwork",
+        "tabular": "twinax.networks:Tabular",
     },
 )
 """What makes networks, by name; an MLP is what each family makes itself."""
