@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from twinax.envs import GridReward, Hypergrid
-from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, problem
+from twinax.gflownet import Exploration, MetricOptions, PolicyOptions, ReplayOptions, objectives, problem
 from twinax.optimizer import Optimizer
 
 
@@ -26,6 +26,8 @@ def small():
             metrics=MetricOptions(fifo=50),
             log_z=log_z,
             targets=targets,
+            # What imitates objects is not given its own alone.
+            replay=ReplayOptions(size=64, batch_size=4) if objectives.OBJECTIVES[objective].of_data else None,
         )
         if sizes:
             # A grid this small has one size of its own; a choice among several must be exercised as well.

@@ -187,3 +187,15 @@ def test_numbers_that_make_no_sense_are_refused():
         TargetOptions(every=10, rate=0.1)
     with pytest.raises(TwinaxError, match="munchausen is 1"):
         objectives.OBJECTIVES["soft_dqn"](munchausen=1.0)
+
+
+def test_target_networks_that_nothing_reads_are_refused():
+    with pytest.raises(TwinaxError, match="keep target networks, but trajectory_balance does not read any"):
+        small("trajectory_balance", targets=TargetOptions(rate=0.1))
+    small("trajectory_balance", policy=PolicyOptions(hidden=(8,), backward="tlm"), targets=TargetOptions(rate=0.1))
+    small("trajectory_balance", targets=TargetOptions(ema=0.5))
+
+
+def test_imitation_needs_objects_that_are_not_its_own():
+    with pytest.raises(TwinaxError, match="maximum_likelihood imitates the objects that it is shown"):
+        small("maximum_likelihood")

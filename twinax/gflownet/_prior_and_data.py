@@ -53,6 +53,8 @@ class RelativeTrajectoryBalance(Objective):
 class MaximumLikelihood(Objective):
     """-sum log P_F, mean over trajectories that end in known objects: for batches that come from data alone."""
 
+    of_data = True
+
     def __post_init__(self):
         super().__post_init__()
         if self.residual_loss != "squared":

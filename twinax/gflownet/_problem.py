@@ -108,6 +108,17 @@ class GFlowNet(Problem):
                 f"the batch size is {self.in_update}, but {name} compares trajectories of a batch with one another: "
                 f"make it at least {least}"
             )
+        if self.objective.of_data and not self.replay.batch_size:
+            raise TwinaxError(
+                f"{name} imitates the objects that it is shown, and without a replay these are its own; give known "
+                "objects with replay.file and replay.batch_size, or the best of its own with replay.priority=rank"
+            )
+        if (self.targets.every or self.targets.rate) and not (
+            self.objective.reads_target or self.policy.backward == "tlm"
+        ):
+            raise TwinaxError(
+                f"targets.every and targets.rate keep target networks, but {name} does not read any; leave them out"
+            )
         if self.objective.prior and self.replay.batch_size and self.replay.priority == "loss":
             raise TwinaxError(
                 f"replay.priority=loss asks how far a trajectory is from log Z, but the log Z of {name} is that of a "

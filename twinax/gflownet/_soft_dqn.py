@@ -45,6 +45,8 @@ class SoftDQN(Objective):
         if not self.terminal_weight > 0:
             raise TwinaxError(f"terminal_weight is {self.terminal_weight}; it must be above 0")
 
+    reads_target = True
+
     @property
     def needs(self) -> frozenset[str]:  # type: ignore[override]
         return frozenset({"log_flow"} if self.dueling else {"logit", "log_outflow"})

@@ -169,6 +169,10 @@ class Objective(ABC):
     """Optional fields of `Scores` that it reads."""
     prior: ClassVar[bool] = False
     """Whether it reads the scores of the networks that training began with, as `Scores.prior`."""
+    reads_target: ClassVar[bool] = False
+    """Whether it reads the scores of the target networks, as `Scores.target`, where there are some."""
+    of_data: ClassVar[bool] = False
+    """Whether it imitates the objects that it is shown, which then must not be only its own fresh ones."""
     least_batch: ClassVar[int] = 1
     """Trajectories without which the loss is 0 whatever the policy."""
 
@@ -222,6 +226,7 @@ class DetailedBalance(Objective):
     """Weight of a trajectory's last transition, at which the reward is; every other has 1."""
 
     needs = frozenset({"log_flow"})
+    reads_target = True
 
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
         return detailed_balance(s, self.of_residual, self.terminal_weight)
@@ -286,6 +291,7 @@ class ForwardLooking(Objective):
     """See `forward_looking`."""
 
     needs = frozenset({"log_flow", "state_log_energy"})
+    reads_target = True
 
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
         return forward_looking(s, self.of_residual)
@@ -299,6 +305,7 @@ class ModifiedDetailedBalance(Objective):
     """See `modified_detailed_balance`."""
 
     needs = frozenset({"state_log_reward", "log_pf_stop"})
+    reads_target = True
 
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
         return modified_detailed_balance(s, self.of_residual)
