@@ -62,6 +62,8 @@ WRONG_SETTINGS = {
     "lr=1": "did you mean 'optimizer.learning_rate'?",
     "hydra.run.dir=x": "did you mean 'run.dir'?",
     "+new.key=1": "unknown key 'new.key'",
+    "env.items=9 env=set": "unknown key 'env.items'; env=set has env.number, env.size, env.stop",
+    "env=set env.numbr=3": "did you mean 'env.number'?",
     "nonsense=1": "`twinax list keys` shows all of them",
     "proxy.mu=1": "'proxy.mu' belongs to proxy=corners",
     "network.depth=3": "policy.hidden=[256,256]",

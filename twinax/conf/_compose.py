@@ -158,6 +158,7 @@ def sort_overrides(overrides: Sequence[str], experiment: Experiment) -> tuple[di
     choices: dict[str, str] = {}
     values: dict[str, Any] = {}
     known = _keys.known_keys(experiment)
+    unknown: list[str] = []
     for text in overrides:
         _refuse_interpolation(text)
     for text in _aliases.rewrite(overrides, experiment):
@@ -176,7 +177,9 @@ def sort_overrides(overrides: Sequence[str], experiment: Experiment) -> tuple[di
         elif any(name.startswith(f"{key}.") for name in known):
             raise TwinaxError(f"'{key}' is a section, not a value; set one of its keys, such as {_example(key, known)}")
         else:
-            raise _keys.unknown_key(key, experiment)
+            unknown.append(key)
+    if unknown:  # said when all choices are known, since they have the keys that may have been meant
+        raise _keys.unknown_key(unknown[0], experiment, choices)
     return choices, values
 
 

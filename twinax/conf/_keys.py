@@ -8,7 +8,7 @@ import difflib
 import inspect
 import itertools
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from twinax.conf._aliases import all_keys
@@ -35,19 +35,33 @@ def choices_with(experiment: Experiment, key: str) -> list[str]:
     return [f"{group_name}={name}" for name, node in nodes.items() if key in dict(_leaves(node, f"{group_name}."))]
 
 
-def unknown_key(key: str, experiment: Experiment) -> TwinaxError:
-    """The error for a key that is not there, with the closest one."""
+def unknown_key(key: str, experiment: Experiment, choices: Mapping[str, str] | None = None) -> TwinaxError:
+    """The error for a key that is not there, with the closest one: of the `choices` by group, if it is one of theirs."""
     if key in experiment.hints:
         return TwinaxError(f"there is no key '{key}' here: {experiment.hints[key]}")
     owners = choices_with(experiment, key)
     if owners:
         return TwinaxError(f"'{key}' belongs to {' or '.join(owners)}; choose that, or leave the key out")
+    if own := _of_choice(key, experiment, choices or {}):
+        return TwinaxError(f"unknown key '{key}'; {own}")
     names = [*known_keys(experiment), *experiment.groups, "experiment"]
     older = {name: target for name, target in all_keys(experiment).items() if isinstance(target, str)}
     close = difflib.get_close_matches(key, [*names, *older], n=1, cutoff=0.6) or _same_last_part(key, [*names, *older])
     meant = older.get(close[0], close[0]) if close else None
     hint = f"did you mean '{meant}'?" if meant else "`twinax list keys` shows all of them"
     return TwinaxError(f"unknown key '{key}'; {hint}")
+
+
+def _of_choice(key: str, experiment: Experiment, choices: Mapping[str, str]) -> str:
+    """What is near a key, or which keys there are, in the choice of its group that was named."""
+    group, _, name = key.partition(".")
+    made = experiment.groups[group].choices.get(choices[group]) if name and group in choices else None
+    names = [] if made is None else [leaf for leaf, _ in _leaves(_group_node(group, made), f"{group}.")]
+    if not names:
+        return ""
+    if close := difflib.get_close_matches(key, names, n=1, cutoff=0.8):
+        return f"did you mean '{close[0]}'?"
+    return f"{group}={choices[group]} has {', '.join(leaf for leaf in names if leaf != f'{group}.name')}"
 
 
 def documentation(experiment: Experiment) -> list[tuple[str, str, Any, str]]:
