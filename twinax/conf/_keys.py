@@ -36,7 +36,7 @@ def choices_with(experiment: Experiment, key: str) -> list[str]:
 
 
 def unknown_key(key: str, experiment: Experiment, choices: Mapping[str, str] | None = None) -> TwinaxError:
-    """The error for a key that is not there, with the closest one: of the `choices` by group, if it is one of theirs."""
+    """The error for a key that is not there, with the closest one: of the `choices` of its group, if there is one."""
     if key in experiment.hints:
         return TwinaxError(f"there is no key '{key}' here: {experiment.hints[key]}")
     owners = choices_with(experiment, key)

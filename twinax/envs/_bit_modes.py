@@ -81,8 +81,8 @@ class BitModes:
         if self.count > len(BLOCKS) ** (bits // 8):
             raise TwinaxError(
                 f"{self.count} modes of {bits} bits cannot be distinct, since {bits // 8} blocks make only "
-                f"{len(BLOCKS) ** (bits // 8)}; ask for fewer with BitModes(count=...), which is proxy.count on the command "
-                "line, or for longer strings"
+                f"{len(BLOCKS) ** (bits // 8)}; ask for fewer with BitModes(count=...), proxy.count "
+                "on the command line, or for longer strings"
             )
         rng, found = np.random.default_rng(self.seed), {}
         while len(found) < self.count:  # a string that was drawn before is passed over
