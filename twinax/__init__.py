@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         offline,
         ops,
         parity,
+        port,
         ppo,
         runs,
     )
@@ -64,6 +65,7 @@ __all__ = [
     "offline",
     "ops",
     "parity",
+    "port",
     "ppo",
     "resume",
     "runs",

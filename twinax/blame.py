@@ -86,6 +86,15 @@ def _is_library(frame: FrameType) -> bool:
     return any(_below(file, place) for place in _libraries())
 
 
+def is_library_file(file: str) -> bool:
+    """Whether a file is Python's, an installed package's or this library's, and so nobody's own code.
+
+    >>> is_library_file(functools.__file__)
+    True
+    """
+    return file.startswith("<") or any(_below(file, place) for place in (_ROOT, *_libraries()))
+
+
 def _below(file: str, place: str) -> bool:
     return os.path.abspath(file).startswith(place + os.sep)
 

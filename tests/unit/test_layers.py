@@ -25,6 +25,7 @@ LEVELS = (
     ("bridge",),
     ("engines",),
     ("parity",),
+    ("port",),
     ("runs",),
     ("agents", "batches", "brax", "commands"),
     ("conf",),
@@ -35,10 +36,10 @@ LEVELS = (
 LEVEL = {name: k for k, names in enumerate(LEVELS) for name in names}
 
 FAMILIES = ("gflownet", "iqn", "offline", "ppo")
-FAMILY_FREE = ("networks", "envs", "bridge", "engines", "parity", "runs", "deploy", "cli")
+FAMILY_FREE = ("networks", "envs", "bridge", "engines", "parity", "port", "runs", "deploy", "cli")
 """What serves every family and so names none: a family brings the titles of its numbers, its pictures and commands."""
 
-KNOWS_FRAMEWORKS = ("ops", "bridge", "engines", "parity")
+KNOWS_FRAMEWORKS = ("ops", "bridge", "engines", "parity", "port")
 HARMLESS = {"jax.tree_util"}
 FRAMEWORKS = {
     ("deploy/_torch_policy.py", "torch"): "a plain nn.Module for who has no twinax; imported when one is asked for",

@@ -1,0 +1,10 @@
+"""Any PyTorch module and loss in JAX: captured, proven equal, and compiled.
+
+>>> import twinax as tx
+>>> policy = tx.port.function(module, observations)  # doctest: +SKIP
+>>> jax.jit(policy)(policy.params, observations)  # doctest: +SKIP
+"""
+
+from twinax.port._function import Function, function
+
+__all__ = ["Function", "function"]

@@ -1,0 +1,168 @@
+"""A PyTorch module, or a loss over one, as a pure JAX function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from twinax.bridge import to_jax
+from twinax.errors import TwinaxError, require
+from twinax.noise import key_draws
+from twinax.port._capture import Capture, capture
+from twinax.port._evaluate import evaluate
+from twinax.port._shapes import Signature, as_tensors, flatten, signature_of, unflatten
+
+MANY = 5
+"""Captures from which on a person is told that shapes keep changing."""
+
+
+def function(
+    module: Any,
+    *example: Any,
+    loss: Callable[..., Any] | None = None,
+    check: bool = True,
+) -> Function:
+    """What a `torch.nn.Module` computes, as a pure JAX function of its parameters and inputs, proven equal.
+
+    With `loss`, what `loss(module, *example)` computes. The example's arrays are tensors or NumPy arrays in any nesting
+    of tuples, lists and dicts; Python numbers in it stay as they are. Other shapes are captured when they are met.
+    The proof (`check`) compares values and gradients with PyTorch's in float64 and in the module's own precision.
+
+    >>> policy = twinax.port.function(module, torch.zeros(32, 8))  # doctest: +SKIP
+    >>> jax.jit(policy)(policy.params, observations)  # doctest: +SKIP
+    """
+    require("torch", "torch", "twinax.port")
+    made = Function(module, example, loss)
+    if check:
+        made.check().raise_if_different()
+    return made
+
+
+class Function:
+    """A captured module or loss; `params` and `buffers` are its arrays by `state_dict`'s names."""
+
+    def __init__(self, module: Any, example: tuple[Any, ...], loss: Callable[..., Any] | None = None):
+        self._module = module
+        self._loss = loss
+        self._captures: dict[Signature, Capture] = {}
+        self.example = as_tensors(example)
+        """What it was made with, as tensors."""
+        first = self.capture(self.example)
+        self.draws = first.program.draws
+        """Random arrays that a call reads, by name; empty where nothing is random."""
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The module's parameters of now, as JAX arrays by `state_dict`'s names."""
+        return {name: to_jax(tensor.detach()) for name, tensor in self._module.named_parameters()}
+
+    @property
+    def buffers(self) -> dict[str, Any]:
+        """The module's buffers of now, such as running statistics."""
+        return {name: to_jax(tensor, narrow="allow") for name, tensor in self._module.named_buffers()}
+
+    def __call__(
+        self,
+        params: Mapping[str, Any],
+        *inputs: Any,
+        buffers: Mapping[str, Any] | None = None,
+        draws: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """What the module returns, with JAX arrays in place of tensors."""
+        return self.with_buffers(params, *inputs, buffers=buffers, draws=draws)[0]
+
+    def with_buffers(
+        self,
+        params: Mapping[str, Any],
+        *inputs: Any,
+        buffers: Mapping[str, Any] | None = None,
+        draws: Mapping[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """What the module returns, and its buffers afterwards."""
+        one = self.capture(inputs)
+        program = one.program
+        buffers = dict(self.buffers if buffers is None else buffers)
+        self._check_names(program, params, buffers, draws)
+        leaves, _ = flatten(inputs)
+        results, changed = evaluate(program, params, buffers, [_array(leaf) for leaf in leaves], draws or {})
+        return unflatten(results, one.outputs), {**buffers, **changed}
+
+    def draw(self, seed: Any, step: Any = 0) -> dict[str, Any]:
+        """The random arrays of a call, a function of seed and step as everywhere in twinax.
+
+        >>> policy(policy.params, observations, draws=policy.draw(seed=0, step=7))  # doctest: +SKIP
+        """
+        return key_draws(self.draws, seed, step)
+
+    def check(self, tolerance: float = 1e-9) -> Any:
+        """Compare values and gradients with PyTorch's: on the example, and on random inputs like it."""
+        from twinax.port._proof import prove
+
+        return prove(self, tolerance)
+
+    @property
+    def report(self) -> str:
+        """Operators and their number, as text."""
+        program = self.capture(self.example).program
+        lines = [f"{len(program.nodes)} calls of {len(program.operators())} operators"]
+        return "\n".join(lines + [f"{number:5d}  {name}" for name, number in program.operators().items()])
+
+    def capture(self, inputs: tuple[Any, ...]) -> Capture:
+        """The program for inputs of these shapes, captured when they are first met."""
+        signature = signature_of(inputs)
+        if signature not in self._captures:
+            example = self.example if not self._captures else _like(self.example, inputs)
+            self._captures[signature] = capture(self._module, example, self._loss)
+            if len(self._captures) == MANY:
+                _tell(self._captures)
+        return self._captures[signature]
+
+    def _check_names(self, program: Any, params: Any, buffers: Any, draws: Any) -> None:
+        missing = [name for name in program.parameters.values() if name not in params]
+        missing += [name for name in program.buffers.values() if name not in buffers]
+        if missing:
+            raise TwinaxError(f"the parameters lack '{missing[0]}'; give what function.params has, by the same names")
+        undrawn = [name for name in program.draws if name not in (draws or {})]
+        if undrawn:
+            raise TwinaxError(
+                f"this function is random ({', '.join(undrawn)}); give draws=function.draw(seed, step), or call "
+                "module.eval() before porting it where dropout is to be off"
+            )
+
+
+def _array(leaf: Any) -> Any:
+    return (
+        to_jax(leaf, narrow="allow")
+        if hasattr(leaf, "detach")
+        else jnp.asarray(leaf)
+        if isinstance(leaf, np.ndarray)
+        else leaf
+    )
+
+
+def _tell(captures: Mapping[Signature, Capture]) -> None:
+    import warnings
+
+    warnings.warn(
+        f"inputs came in {len(captures)} different shapes, each of which is captured and compiled anew; pad them to a few "
+        "sizes, or give numbers that change as tensors",
+        stacklevel=4,
+    )
+
+
+def _like(example: Any, inputs: Any) -> Any:
+    """Tensors for a capture in the shapes of other inputs, of which only shapes need be known."""
+    import torch
+
+    leaves, structure = flatten(inputs)
+    before, expected = flatten(example)
+    if structure != expected:
+        raise TwinaxError(f"inputs are arranged as {structure}, but those of the example as {expected}")
+    made = [
+        torch.zeros(tuple(leaf.shape), dtype=old.dtype) if hasattr(leaf, "shape") and hasattr(old, "dtype") else leaf
+        for leaf, old in zip(leaves, before, strict=True)
+    ]
+    return unflatten(made, structure)

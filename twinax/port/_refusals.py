@@ -1,0 +1,112 @@
+"""What cannot be captured, each in one sentence with the line and the way out."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from twinax.errors import TwinaxError
+from twinax.port._lines import innermost_line
+from twinax.port._program import Line
+from twinax.port._table import LEFT_OUT, OPERATORS
+
+CAUSES = (
+    (
+        r"GuardOnDataDependent|data-dependent|Could not guard|unbacked|cond predicate|vmap over calling '?item",
+        "Python decides by a number inside a tensor, which a compiled function cannot; choose with torch.where or a mask, "
+        "or keep that part in PyTorch and give its result as an input",
+    ),
+    (
+        r"FakeTensor|fake tensor|\.numpy\(\)|numpy\(\) is not supported|DataPtr|data_ptr|storage",
+        "the numbers of a tensor are read outside of PyTorch (by .data, .numpy() or a library), which cannot be captured; "
+        "use .detach() for .data, or keep that part in PyTorch and give its result as an input",
+    ),
+    (
+        r"Cannot cast FakeTensor|\.item\(\)|_local_scalar_dense|nonzero",
+        "a number is taken out of a tensor (.item(), float(), nonzero), which a compiled function cannot; compute with the "
+        "tensor itself",
+    ),
+)
+"""What a capture's exception says, and what it means."""
+LEAD = "the module cannot be captured"
+
+
+def explain(error: BaseException, line: Line | None) -> str:
+    """One sentence on why a capture failed."""
+    said = f"{type(error).__name__}: {error}"
+    meaning = next((text for pattern, text in CAUSES if re.search(pattern, said)), None)
+    if meaning is None:
+        meaning = " ".join(said.split())[:300]
+    return f"{LEAD}: {meaning}{at(line)}"
+
+
+def at(line: Line | None) -> str:
+    return f" ({line})" if line else ""
+
+
+def check_module(module: Any) -> None:
+    """Refuse what a capture would lose in silence."""
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        raise TwinaxError(f"a torch.nn.Module is ported, but this is a {type(module).__name__}")
+    for name, one in module.named_modules():
+        where = f"'{name}' is" if name else "this is"
+        kind = type(one).__name__
+        if isinstance(one, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
+            raise TwinaxError(f"{where} a {kind}, which shares work out itself; give the module inside it, .module")
+        if isinstance(one, torch.jit.ScriptModule):
+            raise TwinaxError(f"{where} a {kind}, whose code is no longer Python; give the module that it was made of")
+        if one._backward_hooks or one._backward_pre_hooks:
+            raise TwinaxError(
+                f"the module '{name or kind}' has a backward hook, which JAX's gradients would not call; remove it, or put "
+                "what it does into the loss"
+            )
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if tensor.device.type != "cpu":
+            raise TwinaxError(f"'{name}' is on device {tensor.device}; move the module to the CPU with module.cpu()")
+        if tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None):
+            raise TwinaxError(f"the parameter '{name}' has a hook on its gradient, which JAX would not call; remove it")
+
+
+def check_graph(exported: Any, module: Any) -> None:
+    """Refuse what a captured graph has and a function in JAX cannot have."""
+    import torch
+
+    signature = exported.graph_signature
+    written = dict.fromkeys(signature.user_inputs_to_mutate.values(), "the input")
+    written |= dict.fromkeys(getattr(signature, "parameters_to_mutate", {}).values(), "the parameter")
+    for name, kind in written.items():
+        shown = name.removeprefix("module.")
+        raise TwinaxError(
+            f"{LEAD}: {kind} '{shown}' is written to in place, and a function must leave what it is given; work on a copy "
+            f"({shown}.clone())"
+        )
+    for name, value in exported.constants.items():
+        if isinstance(value, torch.nn.Parameter):
+            raise TwinaxError(
+                f"{LEAD}: it reads a parameter of shape {tuple(value.shape)} ({name.removeprefix('module.')}) that is not "
+                "one of the module's own; give one module that holds all that is read, such as a torch.nn.ModuleDict"
+            )
+    for node in exported.graph.nodes:
+        if node.op == "call_function":
+            check_operator(node)
+
+
+def check_operator(node: Any) -> None:
+    """Refuse a node whose operator is not in the table."""
+    import torch
+
+    from twinax.port._evaluate import ASSERTIONS, PYTHON
+
+    target = node.target
+    name = str(target) if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", str(target))
+    if name in OPERATORS or name in PYTHON or name in ASSERTIONS:
+        return
+    because = LEFT_OUT.get(name)
+    why = f"because {because}" if because else "which is not in the table (twinax port --operators)"
+    line = innermost_line(node.meta.get("stack_trace") or "")
+    raise TwinaxError(
+        f"{LEAD}: the operator {name} cannot be ported, {why}; keep that part in PyTorch and give its result as an "
+        f"input{at(line)}"
+    )

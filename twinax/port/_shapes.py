@@ -1,0 +1,54 @@
+"""Trees of a person's inputs: tensors of them, and the signature by which captures are kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Signature = tuple[Any, ...]
+
+
+def flatten(tree: Any) -> tuple[list[Any], Any]:
+    """Leaves and structure, as PyTorch sees them."""
+    from torch.utils import _pytree
+
+    return _pytree.tree_flatten(tree)
+
+
+def unflatten(leaves: Any, structure: Any) -> Any:
+    """The tree of leaves."""
+    from torch.utils import _pytree
+
+    return _pytree.tree_unflatten(list(leaves), structure)
+
+
+def as_tensors(tree: Any) -> Any:
+    """A tree with tensors in place of arrays."""
+    import torch
+
+    from twinax.bridge import to_torch
+
+    def one(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return leaf.detach()
+        return (
+            to_torch(leaf)
+            if isinstance(leaf, (np.ndarray, np.generic)) or type(leaf).__module__.startswith("jax")
+            else leaf
+        )
+
+    leaves, structure = flatten(tree)
+    return unflatten([one(leaf) for leaf in leaves], structure)
+
+
+def signature_of(tree: Any) -> Signature:
+    """Structure, shapes, kinds of dtypes, and everything that is no array as it is."""
+    leaves, structure = flatten(tree)
+    return (structure, *((tuple(leaf.shape), kind(leaf)) if hasattr(leaf, "shape") else leaf for leaf in leaves))
+
+
+def kind(array: Any) -> str:
+    """The dtype without its width, which JAX may have narrowed: float, int, uint8, bool."""
+    name = str(array.dtype).removeprefix("torch.")
+    return {"int64": "int", "int32": "int", "float64": "float", "float32": "float"}.get(name, name)

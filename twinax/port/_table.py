@@ -1,0 +1,52 @@
+"""The table of operators: what each of PyTorch's core operators is in JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator in JAX."""
+
+    name: str
+    """PyTorch's name, such as aten.add.Tensor."""
+    function: Callable[..., Any]
+    """On JAX arrays and Python's numbers, with the operator's own arguments in order; a dtype comes as JAX's."""
+    promote: bool
+    """Whether its arrays come in the dtype that PyTorch would compute in."""
+    kind: str
+    """The file that it stands in."""
+
+
+OPERATORS: dict[str, Operator] = {}
+"""By name; filled by the files in `operators`."""
+LEFT_OUT: dict[str, str] = {}
+"""Core operators that a compiled function cannot have, each with the reason, a clause after "because"."""
+
+
+def operator(*names: str, promote: bool = False) -> Callable[[F], F]:
+    """Enter a function into the table, under one name or several.
+
+    >>> @operator("aten.cosh.default", promote=True)
+    ... def cosh(x):
+    ...     return jnp.cosh(x)
+    """
+
+    def enter(function: F) -> F:
+        for name in names:
+            if name in OPERATORS:
+                raise ValueError(f"{name} stands in the table twice")
+            OPERATORS[name] = Operator(name, function, promote, function.__module__.rpartition(".")[2])
+        return function
+
+    return enter
+
+
+def leave_out(because: str, *names: str) -> None:
+    """Say why operators are not in the table."""
+    LEFT_OUT.update(dict.fromkeys(names, because))

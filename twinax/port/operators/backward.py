@@ -1,0 +1,1 @@
+"""Gradients that PyTorch has as operators of their own."""

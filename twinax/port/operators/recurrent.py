@@ -1,0 +1,1 @@
+"""Recurrent layers, by a scan over time."""
