@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import logging
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from twinax import blame
 from twinax.errors import TwinaxError
 from twinax.port._cuts import keep_cuts
 from twinax.port._lines import innermost_line, line_of_error
 from twinax.port._program import Dtype, Line, Node, Program, Ref
 from twinax.port._randomness import draw_of
 from twinax.port._refusals import check_graph, check_module, explain
+from twinax.port._shapes import input_names
 
 KEPT = ("gru.input", "lstm.input", "rnn_tanh.input", "rnn_relu.input", "logsumexp.default")
 """Operators that are not taken apart: recurrent ones would be written out over time."""
@@ -28,10 +33,10 @@ class Capture:
     program: Program
     exported: Any
     """The decomposed `torch.export.ExportedProgram`."""
-    inputs: Any
-    """Structure of the arguments, PyTorch's."""
     outputs: Any
     """Structure of the result, PyTorch's."""
+    names: tuple[str, ...]
+    """What a person calls each array of the inputs, such as batch['x']."""
 
 
 def capture(
@@ -44,7 +49,7 @@ def capture(
     whole = wrapped(module, loss)
     kept = {name: buffer.clone() for name, buffer in module.named_buffers()}
     try:
-        with _quiet():
+        with _capturing():
             exported = torch.export.export(whole, example, strict=False, dynamic_shapes=dynamic)
             keep_cuts(exported)
             table = torch.export.default_decompositions()
@@ -61,8 +66,9 @@ def capture(
             if buffer is not kept[name]:
                 with torch.no_grad():
                     buffer.copy_(kept[name])
-    check_graph(exported, module)
-    return Capture(_program(exported), exported, exported.call_spec.in_spec, exported.call_spec.out_spec)
+    names = input_names(example, module.forward if loss is None else loss, 0 if loss is None else 1)
+    check_graph(exported, names)
+    return Capture(_program(exported), exported, exported.call_spec.out_spec, names)
 
 
 def wrapped(module: Any, loss: Callable[..., Any] | None) -> Any:
@@ -86,18 +92,33 @@ def _mixed(module: Any) -> bool:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without PyTorch's warnings about itself, and without checks that look at numbers, as distributions have."""
-    import torch
+def _capturing() -> Iterator[None]:
+    """Without PyTorch's warnings and logs about itself, and without checks that look at numbers, as distributions have.
 
-    before = torch.distributions.Distribution._validate_args
-    torch.distributions.Distribution.set_default_validate_args(False)
+    Every node remembers the person's own lines, also those of functions that are no module's `forward`.
+    """
+    import torch
+    from torch.fx.proxy import TracerBase
+
+    distribution, theirs = torch.distributions.Distribution, TracerBase._filter_traceback_frames
+
+    def own_frames(tracer: Any, summary: Any) -> Any:
+        own = [frame for frame in summary if not blame.is_library_file(frame.filename)]
+        return traceback.StackSummary.from_list(own) if own else theirs(tracer, summary)
+
+    checked, logged = distribution._validate_args, logging.root.manager.disable
+    distribution.set_default_validate_args(False)
+    TracerBase._filter_traceback_frames = own_frames
+    logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        # PyTorch prints what it had of a graph when it gives up.
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        torch.distributions.Distribution.set_default_validate_args(before)
+        distribution.set_default_validate_args(checked)
+        TracerBase._filter_traceback_frames = theirs
+        logging.disable(logged)
 
 
 def _program(exported: Any) -> Program:

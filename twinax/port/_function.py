@@ -45,8 +45,8 @@ class Function:
     """A captured module or loss; `params` and `buffers` are its arrays by `state_dict`'s names."""
 
     def __init__(self, module: Any, example: tuple[Any, ...], loss: Callable[..., Any] | None = None):
-        self._module = module
-        self._loss = loss
+        self.module = module
+        self.loss = loss
         self._captures: dict[Signature, Capture] = {}
         self.example = as_tensors(example)
         """What it was made with, as tensors."""
@@ -57,12 +57,12 @@ class Function:
     @property
     def params(self) -> dict[str, Any]:
         """The module's parameters of now, as JAX arrays by `state_dict`'s names."""
-        return {name: to_jax(tensor.detach()) for name, tensor in self._module.named_parameters()}
+        return {name: to_jax(tensor.detach()) for name, tensor in self.module.named_parameters()}
 
     @property
     def buffers(self) -> dict[str, Any]:
         """The module's buffers of now, such as running statistics."""
-        return {name: to_jax(tensor, narrow="allow") for name, tensor in self._module.named_buffers()}
+        return {name: to_jax(tensor, narrow="allow") for name, tensor in self.module.named_buffers()}
 
     def __call__(
         self,
@@ -115,7 +115,7 @@ class Function:
         signature = signature_of(inputs)
         if signature not in self._captures:
             example = self.example if not self._captures else _like(self.example, inputs)
-            self._captures[signature] = capture(self._module, example, self._loss)
+            self._captures[signature] = capture(self.module, example, self.loss)
             if len(self._captures) == MANY:
                 _tell(self._captures)
         return self._captures[signature]
@@ -147,8 +147,8 @@ def _tell(captures: Mapping[Signature, Capture]) -> None:
     import warnings
 
     warnings.warn(
-        f"inputs came in {len(captures)} different shapes, each of which is captured and compiled anew; pad them to a few "
-        "sizes, or give numbers that change as tensors",
+        f"inputs came in {len(captures)} different shapes, each of which is captured and compiled anew; pad them to a "
+        "few sizes, or give numbers that change as tensors",
         stacklevel=4,
     )
 

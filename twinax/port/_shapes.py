@@ -52,3 +52,21 @@ def kind(array: Any) -> str:
     """The dtype without its width, which JAX may have narrowed: float, int, uint8, bool."""
     name = str(array.dtype).removeprefix("torch.")
     return {"int64": "int", "int32": "int", "float64": "float", "float32": "float"}.get(name, name)
+
+
+def input_names(example: tuple[Any, ...], function: Any, skipped: int) -> tuple[str, ...]:
+    """What a person calls each leaf of the inputs: the function's argument, and the way into it."""
+    import inspect
+
+    from torch.utils import _pytree
+
+    try:
+        arguments = list(inspect.signature(function).parameters)[skipped:]
+    except (TypeError, ValueError):
+        arguments = []
+    names = []
+    for path, _ in _pytree.tree_flatten_with_path(example)[0]:
+        place = path[0].idx
+        first = arguments[place] if place < len(arguments) else f"input {place}"
+        names.append(first + _pytree.keystr(path[1:]))
+    return tuple(names)
