@@ -6,5 +6,7 @@
 """
 
 from twinax.port._function import Function, function
+from twinax.port._step import Step
+from twinax.port._updates import Target, Update
 
-__all__ = ["Function", "function"]
+__all__ = ["Function", "Step", "Target", "Update", "function"]

@@ -36,7 +36,9 @@ class Capture:
     outputs: Any
     """Structure of the result, PyTorch's."""
     names: tuple[str, ...]
-    """What a person calls each array of the inputs, such as batch['x']."""
+    """What a person calls each leaf of the inputs, such as batch['x']."""
+    shapes: tuple[tuple[int, ...] | None, ...]
+    """Shapes of the results; None for one that is no array."""
 
 
 def capture(
@@ -68,7 +70,7 @@ def capture(
                     buffer.copy_(kept[name])
     names = input_names(example, module.forward if loss is None else loss, 0 if loss is None else 1)
     check_graph(exported, names)
-    return Capture(_program(exported), exported, exported.call_spec.out_spec, names)
+    return Capture(_program(exported), exported, exported.call_spec.out_spec, names, _result_shapes(exported))
 
 
 def wrapped(module: Any, loss: Callable[..., Any] | None) -> Any:
@@ -160,6 +162,17 @@ def _program(exported: Any) -> Program:
     return _trimmed(
         Program(parameters, buffers, constants, tuple(inputs), tuple(nodes), tuple(results), changed, draws)
     )
+
+
+def _result_shapes(exported: Any) -> tuple[tuple[int, ...] | None, ...]:
+    nodes = {node.name: node for node in exported.graph.nodes}
+    found = []
+    for one in exported.graph_signature.output_specs:
+        if one.kind.name == "USER_OUTPUT":
+            node = nodes.get(getattr(one.arg, "name", None))
+            value = None if node is None else node.meta.get("val")
+            found.append(tuple(value.shape) if hasattr(value, "shape") else None)
+    return tuple(found)
 
 
 def _node(node: Any) -> Node:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from twinax.bridge import to_jax
 from twinax.errors import TwinaxError, require
 from twinax.noise import key_draws
+from twinax.parity import Report
+from twinax.port._batches import flags_of
 from twinax.port._capture import Capture, capture
 from twinax.port._evaluate import evaluate
-from twinax.port._shapes import Signature, as_tensors, flatten, signature_of, unflatten
+from twinax.port._shapes import as_tensors, flatten, signature_of, unflatten
 
 MANY = 5
 """Captures from which on a person is told that shapes keep changing."""
@@ -47,7 +50,7 @@ class Function:
     def __init__(self, module: Any, example: tuple[Any, ...], loss: Callable[..., Any] | None = None):
         self.module = module
         self.loss = loss
-        self._captures: dict[Signature, Capture] = {}
+        self._captures: dict[Any, Capture] = {}
         self.example = as_tensors(example)
         """What it was made with, as tensors."""
         first = self.capture(self.example)
@@ -97,11 +100,11 @@ class Function:
         """
         return key_draws(self.draws, seed, step)
 
-    def check(self, tolerance: float = 1e-9) -> Any:
-        """Compare values and gradients with PyTorch's: on the example, and on random inputs like it."""
+    def check(self, *inputs: Any, tolerance: float = 1e-9) -> Report:
+        """Compare values and gradients with PyTorch's, on these inputs or the example, and on random ones like them."""
         from twinax.port._proof import prove
 
-        return prove(self, tolerance)
+        return prove(self, as_tensors(inputs) if inputs else self.example, tolerance)
 
     @property
     def report(self) -> str:
@@ -111,14 +114,19 @@ class Function:
         return "\n".join(lines + [f"{number:5d}  {name}" for name, number in program.operators().items()])
 
     def capture(self, inputs: tuple[Any, ...]) -> Capture:
-        """The program for inputs of these shapes, captured when they are first met."""
-        signature = signature_of(inputs)
+        """The program for inputs of these shapes and the module's switches of now, captured when they are first met."""
+        signature = (signature_of(inputs), flags_of(self.module))
         if signature not in self._captures:
             example = self.example if not self._captures else _like(self.example, inputs)
             self._captures[signature] = capture(self.module, example, self.loss)
             if len(self._captures) == MANY:
                 _tell(self._captures)
         return self._captures[signature]
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """Buffers that a call changes."""
+        return frozenset(name for one in self._captures.values() for name in one.program.changed)
 
     def _check_names(self, program: Any, params: Any, buffers: Any, draws: Any) -> None:
         missing = [name for name in program.parameters.values() if name not in params]
@@ -143,7 +151,7 @@ def _array(leaf: Any) -> Any:
     )
 
 
-def _tell(captures: Mapping[Signature, Capture]) -> None:
+def _tell(captures: Mapping[Any, Capture]) -> None:
     import warnings
 
     warnings.warn(
@@ -154,15 +162,20 @@ def _tell(captures: Mapping[Signature, Capture]) -> None:
 
 
 def _like(example: Any, inputs: Any) -> Any:
-    """Tensors for a capture in the shapes of other inputs, of which only shapes need be known."""
+    """Tensors for a capture with these inputs, in the dtypes of the example; of traced arrays only shapes are known."""
     import torch
 
     leaves, structure = flatten(inputs)
     before, expected = flatten(example)
     if structure != expected:
         raise TwinaxError(f"inputs are arranged as {structure}, but those of the example as {expected}")
-    made = [
-        torch.zeros(tuple(leaf.shape), dtype=old.dtype) if hasattr(leaf, "shape") and hasattr(old, "dtype") else leaf
-        for leaf, old in zip(leaves, before, strict=True)
-    ]
-    return unflatten(made, structure)
+
+    def one(leaf: Any, old: Any) -> Any:
+        if not hasattr(leaf, "shape"):
+            return leaf
+        dtype = old.dtype if hasattr(old, "dtype") else None
+        if isinstance(leaf, jax.core.Tracer):
+            return torch.zeros(tuple(leaf.shape), dtype=dtype)
+        return as_tensors(leaf).to(dtype)
+
+    return unflatten([one(leaf, old) for leaf, old in zip(leaves, before, strict=True)], structure)

@@ -34,13 +34,14 @@ class Trial:
     draws: Mapping[str, Any]
 
 
-def prove(function: Any, tolerance: float = 1e-9) -> Report:
-    """Outputs, changed buffers and gradients by every parameter and input, in float64 on the example and on random inputs
-    like it, and in the module's own precision on the example. A difference names the first operator that makes it."""
-    capture: Capture = function.capture(function.example)
+def prove(function: Any, inputs: Any, tolerance: float = 1e-9) -> Report:
+    """Outputs, changed buffers and gradients by every parameter and input, in float64 on the example and on random
+    inputs like it, and in the module's own precision on the example. A difference names the first operator that makes
+    it."""
+    capture: Capture = function.capture(inputs)
     rows: list[Row] = []
     hint = None
-    for trial, wide in _trials(function, capture):
+    for trial, wide in _trials(function, capture, inputs):
         theirs, ours, graph = _ask(function, capture, trial, wide)
         found = list(_rows(trial, theirs, ours, wide, function, capture, tolerance if wide else NARROW_TOLERANCE))
         rows += found
@@ -51,17 +52,17 @@ def prove(function: Any, tolerance: float = 1e-9) -> Report:
     return Report(tuple(rows), SIDES, tolerance, "float64", parameters, hint)
 
 
-def _trials(function: Any, capture: Capture) -> Iterator[tuple[Trial, bool]]:
+def _trials(function: Any, capture: Capture, inputs: Any) -> Iterator[tuple[Trial, bool]]:
     draws = numpy_draws(capture.program.draws, 0, 0)
-    example = Trial("example", function.example, draws)
+    example = Trial("example", inputs, draws)
     yield example, True
-    yield Trial("random inputs", inputs_like(function.example), numpy_draws(capture.program.draws, 1, 1)), True
+    yield Trial("random inputs", inputs_like(inputs), numpy_draws(capture.program.draws, 1, 1)), True
     if any(p.dtype.itemsize < 8 for p in function.module.parameters() if p.is_floating_point()):
         yield example, False
 
 
 def inputs_like(example: Any, seed: int = 0) -> Any:
-    """Random inputs of the same kind: entries of an array change places, and floats move by a tenth within its range."""
+    """Random inputs of the same kind: entries of an array change places, floats move by a tenth within its range."""
     import torch
 
     rng = np.random.default_rng(seed)
@@ -183,8 +184,8 @@ def _cause(
         return "every operator agrees in float64, so this is rounding in the module's own precision."
     return (
         "every operator of the captured graph agrees, so the graph is not what the module does: Python state that "
-        "changes from call to call, numbers drawn outside of PyTorch, or a torch.autograd.Function with a backward of its "
-        f"own. {told}"
+        "changes from call to call, numbers drawn outside of PyTorch, or a torch.autograd.Function with a backward of "
+        f"its own. {told}"
     )
 
 

@@ -132,7 +132,7 @@ def _copied(module: Any) -> Any:
 
 
 def _leaves(inputs: Any, wide: bool) -> tuple[list[tuple[str, Any]], Any]:
-    """Inputs as fresh tensors that can be differentiated by, each with a name, and what puts them back in their tree."""
+    """Inputs as fresh tensors that can be differentiated by, with names, and what puts them back in their tree."""
     from torch.utils import _pytree
 
     leaves, structure = flatten(inputs)

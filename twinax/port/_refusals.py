@@ -106,8 +106,8 @@ def check_constants(exported: Any) -> None:
             line = innermost_line(user.meta.get("stack_trace") or "")
             raise TwinaxError(
                 f"{LEAD}: it reads a trained tensor of shape {tuple(one.shape)} that is not one of the module's own "
-                "parameters; give one module that holds all that is read, such as a torch.nn.ModuleDict, with lone tensors "
-                f"as torch.nn.Parameter{at(line)}"
+                "parameters; give one module that holds all that is read, such as a torch.nn.ModuleDict, with lone "
+                f"tensors as torch.nn.Parameter{at(line)}"
             )
 
 
