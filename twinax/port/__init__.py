@@ -6,7 +6,8 @@
 """
 
 from twinax.port._function import Function, function
+from twinax.port._network import network
 from twinax.port._step import Step
 from twinax.port._updates import Target, Update
 
-__all__ = ["Function", "Step", "Target", "Update", "function"]
+__all__ = ["Function", "Step", "Target", "Update", "function", "network"]

@@ -16,7 +16,7 @@ from twinax.errors import TwinaxError
 from twinax.port._cuts import keep_cuts
 from twinax.port._lines import innermost_line, line_of_error
 from twinax.port._program import Dtype, Line, Node, Program, Ref
-from twinax.port._randomness import draw_of
+from twinax.port._randomness import draw_of, draws
 from twinax.port._refusals import check_graph, check_module, explain
 from twinax.port._shapes import input_names
 
@@ -39,6 +39,8 @@ class Capture:
     """What a person calls each leaf of the inputs, such as batch['x']."""
     shapes: tuple[tuple[int, ...] | None, ...]
     """Shapes of the results; None for one that is no array."""
+    any_rows: bool
+    """Whether it serves every size of the first axis."""
 
 
 def capture(
@@ -70,7 +72,8 @@ def capture(
                     buffer.copy_(kept[name])
     names = input_names(example, module.forward if loss is None else loss, 0 if loss is None else 1)
     check_graph(exported, names)
-    return Capture(_program(exported), exported, exported.call_spec.out_spec, names, _result_shapes(exported))
+    program, shapes = _program(exported), _result_shapes(exported)
+    return Capture(program, exported, exported.call_spec.out_spec, names, shapes, dynamic and _is_dynamic(exported))
 
 
 def wrapped(module: Any, loss: Callable[..., Any] | None) -> Any:
@@ -102,7 +105,8 @@ def _capturing() -> Iterator[None]:
     import torch
     from torch.fx.proxy import TracerBase
 
-    distribution, theirs = torch.distributions.Distribution, TracerBase._filter_traceback_frames
+    distribution, name = torch.distributions.Distribution, "_filter_traceback_frames"
+    theirs = getattr(TracerBase, name)
 
     def own_frames(tracer: Any, summary: Any) -> Any:
         own = [frame for frame in summary if not blame.is_library_file(frame.filename)]
@@ -110,7 +114,7 @@ def _capturing() -> Iterator[None]:
 
     checked, logged = distribution._validate_args, logging.root.manager.disable
     distribution.set_default_validate_args(False)
-    TracerBase._filter_traceback_frames = own_frames
+    setattr(TracerBase, name, own_frames)
     logging.disable(logging.CRITICAL)
     try:
         # PyTorch prints what it had of a graph when it gives up.
@@ -119,7 +123,7 @@ def _capturing() -> Iterator[None]:
             yield
     finally:
         distribution.set_default_validate_args(checked)
-        TracerBase._filter_traceback_frames = theirs
+        setattr(TracerBase, name, theirs)
         logging.disable(logged)
 
 
@@ -140,7 +144,7 @@ def _program(exported: Any) -> Program:
             constants[name] = exported.constants[one.target].detach()
         elif one.kind is InputKind.USER_INPUT:
             inputs.append(name)
-    nodes, draws = [], {}
+    nodes, random = [], {}
     for node in exported.graph.nodes:
         if node.op == "get_attr":
             constants[node.name] = getattr(exported.graph_module, node.target).detach()
@@ -148,9 +152,8 @@ def _program(exported: Any) -> Program:
             continue
         made = _node(node)
         nodes.append(made)
-        draw = draw_of(made.operator, node)
-        if draw is not None:
-            draws[node.name] = draw
+        if draws(node):
+            random[node.name] = draw_of(node)
     results, changed = [], {}
     (output,) = (node for node in exported.graph.nodes if node.op == "output")
     for one, value in zip(signature.output_specs, output.args[0], strict=True):
@@ -160,7 +163,7 @@ def _program(exported: Any) -> Program:
             changed[one.target.removeprefix("module.")] = _plain(value)
     constants = {name: value.numpy() if isinstance(value, torch.Tensor) else value for name, value in constants.items()}
     return _trimmed(
-        Program(parameters, buffers, constants, tuple(inputs), tuple(nodes), tuple(results), changed, draws)
+        Program(parameters, buffers, constants, tuple(inputs), tuple(nodes), tuple(results), changed, random)
     )
 
 
@@ -171,8 +174,19 @@ def _result_shapes(exported: Any) -> tuple[tuple[int, ...] | None, ...]:
         if one.kind.name == "USER_OUTPUT":
             node = nodes.get(getattr(one.arg, "name", None))
             value = None if node is None else node.meta.get("val")
-            found.append(tuple(value.shape) if hasattr(value, "shape") else None)
+            found.append(None if value is None or not hasattr(value, "shape") else tuple(value.shape))
     return tuple(found)
+
+
+def _is_dynamic(exported: Any) -> bool:
+    """Whether every input kept an open first axis, and nothing random has the size of the example."""
+    inputs = set(exported.graph_signature.user_inputs)
+    for node in exported.graph.nodes:
+        if node.op == "placeholder" and node.name in inputs and not isinstance(node.meta["val"].shape[0], int):
+            continue
+        if (node.op == "placeholder" and node.name in inputs) or draws(node):
+            return False
+    return True
 
 
 def _node(node: Any) -> Node:

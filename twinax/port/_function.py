@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from twinax.bridge import to_jax
 from twinax.errors import TwinaxError, require
@@ -16,7 +16,7 @@ from twinax.parity import Report
 from twinax.port._batches import flags_of
 from twinax.port._capture import Capture, capture
 from twinax.port._evaluate import evaluate
-from twinax.port._shapes import as_tensors, flatten, signature_of, unflatten
+from twinax.port._shapes import any_rows, as_tensors, flatten, more_rows, signature_of, unflatten
 
 MANY = 5
 """Captures from which on a person is told that shapes keep changing."""
@@ -26,19 +26,21 @@ def function(
     module: Any,
     *example: Any,
     loss: Callable[..., Any] | None = None,
+    dynamic: bool = False,
     check: bool = True,
 ) -> Function:
     """What a `torch.nn.Module` computes, as a pure JAX function of its parameters and inputs, proven equal.
 
     With `loss`, what `loss(module, *example)` computes. The example's arrays are tensors or NumPy arrays in any nesting
     of tuples, lists and dicts; Python numbers in it stay as they are. Other shapes are captured when they are met.
+    With `dynamic` one capture serves every size of the first axis, if all arrays have it and the graph allows it.
     The proof (`check`) compares values and gradients with PyTorch's in float64 and in the module's own precision.
 
     >>> policy = twinax.port.function(module, torch.zeros(32, 8))  # doctest: +SKIP
     >>> jax.jit(policy)(policy.params, observations)  # doctest: +SKIP
     """
     require("torch", "torch", "twinax.port")
-    made = Function(module, example, loss)
+    made = Function(module, example, loss, dynamic)
     if check:
         made.check().raise_if_different()
     return made
@@ -47,9 +49,13 @@ def function(
 class Function:
     """A captured module or loss; `params` and `buffers` are its arrays by `state_dict`'s names."""
 
-    def __init__(self, module: Any, example: tuple[Any, ...], loss: Callable[..., Any] | None = None):
+    def __init__(
+        self, module: Any, example: tuple[Any, ...], loss: Callable[..., Any] | None = None, dynamic: bool = False
+    ):
         self.module = module
         self.loss = loss
+        self.dynamic = dynamic
+        """Whether a capture is to serve every size of the first axis; False once a graph has not allowed it."""
         self._captures: dict[Any, Capture] = {}
         self.example = as_tensors(example)
         """What it was made with, as tensors."""
@@ -74,7 +80,7 @@ class Function:
         buffers: Mapping[str, Any] | None = None,
         draws: Mapping[str, Any] | None = None,
     ) -> Any:
-        """What the module returns, with JAX arrays in place of tensors."""
+        """What the module returns, with JAX arrays in place of tensors; in float64 where the parameters are."""
         return self.with_buffers(params, *inputs, buffers=buffers, draws=draws)[0]
 
     def with_buffers(
@@ -90,7 +96,8 @@ class Function:
         buffers = dict(self.buffers if buffers is None else buffers)
         self._check_names(program, params, buffers, draws)
         leaves, _ = flatten(inputs)
-        results, changed = evaluate(program, params, buffers, [_array(leaf) for leaf in leaves], draws or {})
+        arrays = [_array(leaf) for leaf in leaves]
+        results, changed = evaluate(program, params, buffers, arrays, draws or {}, wide=_is_wide(params))
         return unflatten(results, one.outputs), {**buffers, **changed}
 
     def draw(self, seed: Any, step: Any = 0) -> dict[str, Any]:
@@ -115,9 +122,18 @@ class Function:
 
     def capture(self, inputs: tuple[Any, ...]) -> Capture:
         """The program for inputs of these shapes and the module's switches of now, captured when they are first met."""
-        signature = (signature_of(inputs), flags_of(self.module))
+        flags = flags_of(self.module)
+        if self.dynamic and (found := self._captures.get((signature_of(inputs, rows=False), flags))):
+            return found
+        signature = (signature_of(inputs), flags)
         if signature not in self._captures:
             example = self.example if not self._captures else _like(self.example, inputs)
+            if self.dynamic:
+                made = capture(self.module, more_rows(example), self.loss, any_rows(example))
+                if made.any_rows:
+                    self._captures[signature_of(inputs, rows=False), flags] = made
+                    return made
+                self.dynamic = False
             self._captures[signature] = capture(self.module, example, self.loss)
             if len(self._captures) == MANY:
                 _tell(self._captures)
@@ -139,6 +155,11 @@ class Function:
                 f"this function is random ({', '.join(undrawn)}); give draws=function.draw(seed, step), or call "
                 "module.eval() before porting it where dropout is to be off"
             )
+
+
+def _is_wide(params: Mapping[str, Any]) -> bool:
+    """Whether parameters are doubles: what a module makes itself, such as zeros, are doubles then, too."""
+    return any(np.dtype(p.dtype) == np.float64 for p in params.values())
 
 
 def _array(leaf: Any) -> Any:
@@ -174,7 +195,7 @@ def _like(example: Any, inputs: Any) -> Any:
         if not hasattr(leaf, "shape"):
             return leaf
         dtype = old.dtype if hasattr(old, "dtype") else None
-        if isinstance(leaf, jax.core.Tracer):
+        if isinstance(leaf, Tracer):
             return torch.zeros(tuple(leaf.shape), dtype=dtype)
         return as_tensors(leaf).to(dtype)
 

@@ -63,14 +63,16 @@ def graph_answer(
         buffers = {name: _leaf(b, wide, False) for name, b in function.module.named_buffers()}
         values = {node: parameters[name] for node, name in program.parameters.items()}
         values |= {node: buffers[name] for node, name in program.buffers.items()}
-        values |= dict(zip(capture.exported.graph_signature.user_inputs, [x for _, x in leaves], strict=True))
+        specs = capture.exported.graph_signature.input_specs
+        given = [one.arg.name for one in specs if one.kind.name == "USER_INPUT"]
+        values |= dict(zip(given, [x for _, x in leaves], strict=True))
         graph = capture.exported.graph_module
         places = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
-        for one in capture.exported.graph_signature.input_specs:
+        for one in specs:
             if one.arg.name not in values:
                 values[one.arg.name] = _leaf(capture.exported.constants[one.target], wide, False)
-        given = {name: torch.from_numpy(np.array(draw)) for name, draw in draws.items()}
-        interpreter = _interpreter(graph, {k: x.double() if wide else x for k, x in given.items()}, watch)
+        drawn = {name: torch.from_numpy(np.array(draw)) for name, draw in draws.items()}
+        interpreter = _interpreter(graph, {k: x.double() if wide else x for k, x in drawn.items()}, watch)
         found = interpreter.run(*(values[name] for name in places))
         signature = capture.exported.graph_signature
         outputs, changed = [], {}

@@ -99,7 +99,7 @@ class Step:
         self._give_buffers()
         self.steps += 1
         for k, names in zip(active, program.trained, strict=True):
-            self.managed[k].optimizer._opt_called = True  # a scheduler asks whether the optimizer was used
+            setattr(self.managed[k].optimizer, "_opt_called", True)  # noqa: B010  (a scheduler asks for it)
             for name in names:
                 self.managed[k].counts[name] += 1
         self._remember_versions()
