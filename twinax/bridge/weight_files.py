@@ -96,7 +96,7 @@ def read_arrays(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict[str,
 
     try:
         with safetensors.safe_open(path, "numpy") as file:  # load() from bytes does not know bfloat16
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
     except OSError as error:
         raise TwinaxError(f"cannot read {what} from {path}: {error.strerror or error}") from error
     except safetensors.SafetensorError as error:

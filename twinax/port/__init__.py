@@ -5,9 +5,23 @@
 >>> jax.jit(policy)(policy.params, observations)  # doctest: +SKIP
 """
 
+from twinax.port._agent import Agent, make_agent
 from twinax.port._function import Function, function
 from twinax.port._network import network
+from twinax.port._profile import Profile
 from twinax.port._step import Step
+from twinax.port._table import operator_table
 from twinax.port._updates import Target, Update
 
-__all__ = ["Function", "Step", "Target", "Update", "function", "network"]
+__all__ = [
+    "Agent",
+    "Function",
+    "Profile",
+    "Step",
+    "Target",
+    "Update",
+    "function",
+    "make_agent",
+    "network",
+    "operator_table",
+]

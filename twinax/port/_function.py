@@ -113,12 +113,9 @@ class Function:
 
         return prove(self, as_tensors(inputs) if inputs else self.example, tolerance)
 
-    @property
-    def report(self) -> str:
-        """Operators and their number, as text."""
-        program = self.capture(self.example).program
-        lines = [f"{len(program.nodes)} calls of {len(program.operators())} operators"]
-        return "\n".join(lines + [f"{number:5d}  {name}" for name, number in program.operators().items()])
+    def operators(self) -> dict[str, int]:
+        """How often each operator is called, the most frequent first."""
+        return self.capture(self.example).program.operators()
 
     def capture(self, inputs: tuple[Any, ...]) -> Capture:
         """The program for inputs of these shapes and the module's switches of now, captured when they are first met."""

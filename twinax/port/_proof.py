@@ -22,6 +22,8 @@ from twinax.port._where import first_difference
 
 NARROW_TOLERANCE = 1e-3
 """Largest relative difference in the module's own precision, where the order of sums shows."""
+NARROW = " in its own precision"
+"""At the end of a rung."""
 SIDES = ("torch", "jax")
 
 
@@ -135,12 +137,12 @@ def _widened(x: Any, wide: bool) -> Any:
 def _rows(
     trial: Trial, theirs: Answer, ours: Answer, wide: bool, function: Any, capture: Capture, tolerance: float
 ) -> Iterator[Row]:
-    kind = f"on {trial.name} in {'float64' if wide else 'its own precision'}"
     names = output_names(function, len(theirs.outputs))
 
     def row(rung: str, name: str, theirs: Any, ours: Any) -> Row:
+        rung = rung if wide else f"{rung}{NARROW}"
         found = difference(rung, name, "jax", "torch", ours, theirs, tolerance)
-        return found if found.ok else replace(found, note=", ".join(filter(None, (found.note, kind))))
+        return found if found.ok else replace(found, note=", ".join(filter(None, (found.note, f"on the {trial.name}"))))
 
     for name, a, b in zip(names, theirs.outputs, ours.outputs, strict=True):
         yield row("values", name, a, b)
@@ -176,6 +178,7 @@ def _cause(
     }
     gradients = {side: {term: one.gradients} for side, one in zip(SIDES, (theirs, ours), strict=True)}
     row = next(row for row in rows if not row.ok)
+    row = replace(row, rung=row.rung.removesuffix(NARROW))
     told = likely_cause(row, Evidence(values, gradients, counts_of(_arrays(trial.inputs))))
     place = first_difference(function, capture, trial, tolerance)
     if place is not None:

@@ -65,7 +65,7 @@ def graph_answer(
         values |= {node: buffers[name] for node, name in program.buffers.items()}
         specs = capture.exported.graph_signature.input_specs
         given = [one.arg.name for one in specs if one.kind.name == "USER_INPUT"]
-        values |= dict(zip(given, [x for _, x in leaves], strict=True))
+        values |= {name: x for name, (_, x) in zip(given, leaves, strict=True)}
         graph = capture.exported.graph_module
         places = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
         for one in specs:

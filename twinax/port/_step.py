@@ -20,6 +20,7 @@ from twinax.port._capture import Capture
 from twinax.port._evaluate import evaluate
 from twinax.port._function import Function
 from twinax.port._memory import Managed
+from twinax.port._profile import Profile, profile
 from twinax.port._shapes import signature_of, unflatten
 from twinax.port._updates import Target, Update, clipped, global_norm
 
@@ -65,7 +66,7 @@ class Step:
     ):
         require("torch", "torch", "twinax.port")
         self.module = module
-        self.updates = _updates(loss, optimizer, clip_norm, clip_value)
+        self.updates = self.updates_of(loss, optimizer, clip_norm, clip_value)
         self.targets = tuple(targets)
         self.seed = seed
         self.check = check
@@ -95,15 +96,19 @@ class Step:
         self._state = state
         if not values[0]:
             raise TwinaxError(self._not_finite(program, values))
-        self._sync.push(flat)
-        self._give_buffers()
+        self._flat = flat
+        self.push_parameters()
         self.steps += 1
         for k, names in zip(active, program.trained, strict=True):
             setattr(self.managed[k].optimizer, "_opt_called", True)  # noqa: B010  (a scheduler asks for it)
             for name in names:
                 self.managed[k].counts[name] += 1
-        self._remember_versions()
         return {**dict(zip(program.scalars[1:], values[1:].tolist(), strict=True)), **jax.tree.map(np.asarray, extra)}
+
+    @staticmethod
+    def updates_of(loss: Any, optimizer: Any, clip_norm: float = 0.0, clip_value: float = 0.0) -> tuple[Update, ...]:
+        """What a loss and an optimizer, or a list of `Update`, come to."""
+        return _updates(loss, optimizer, clip_norm, clip_value)
 
     # What the module and the step have of each other
 
@@ -120,15 +125,23 @@ class Step:
             "buffers": {name: _taken(b) for name, b in self.module.named_buffers()},
             "memory": [managed.memory for managed in self.managed],
         }
+        self._flat = None
+        self._remember_versions()
+
+    def push_parameters(self) -> None:
+        """Give the module what the last step made, in one copy; every step does."""
+        if self._flat is None:
+            self._sync.push({name: self._state["parameters"][name] for name in self._sync.names})
+        else:
+            self._sync.push(self._flat)
+        self._give_buffers()
         self._remember_versions()
 
     def push(self) -> None:
         """Give the module and its optimizers the step's numbers; after every step the module has them anyway."""
-        self._sync.push({name: self._state["parameters"][name] for name in self._sync.names})
-        self._give_buffers()
+        self.push_parameters()
         for k in range(len(self.managed)):
             self._give_memory(k)
-        self._remember_versions()
 
     def _give_buffers(self) -> None:
         import torch
@@ -155,6 +168,26 @@ class Step:
                     f"the module's parameter '{name}' was changed outside of the step; call step.pull() to go on from "
                     "the module's numbers, or step.push() to put the step's back"
                 )
+
+    def copied(self) -> Any:
+        """All that a step changes, as a copy for `restore`."""
+        counts = [dict(managed.counts) for managed in self.managed]
+        return jax.tree.map(jnp.array, self._state), counts, self.steps
+
+    def restore(self, copied: Any) -> None:
+        """Be again as at a copy."""
+        state, counts, self.steps = copied
+        self._state, self._flat = state, None
+        for managed, count in zip(self.managed, counts, strict=True):
+            managed.counts = dict(count)
+        self.push()
+
+    def profile(self, batch: Any, sample: Callable[[], Any] | None = None, turns: int = 20) -> Profile:
+        """Where the time goes, by turns with PyTorch: phases, and what the whole loop gains if the sampler stays.
+
+        `sample` is one turn of a person's sampler, as many calls as there are for one update.
+        """
+        return profile(self, batch, sample, turns)
 
     # Programs
 
@@ -269,7 +302,7 @@ class Step:
         load_step(self, Path(path))
 
 
-def _updates(loss: Any, optimizer: Any, clip_norm: float, clip_value: float) -> tuple[Update, ...]:
+def _updates(loss: Any, optimizer: Any, clip_norm: float = 0.0, clip_value: float = 0.0) -> tuple[Update, ...]:
     if callable(loss):
         if optimizer is None:
             raise TwinaxError("a step needs an optimizer, such as torch.optim.Adam(module.parameters())")
