@@ -7,6 +7,7 @@
 
 from twinax.port._agent import Agent, make_agent
 from twinax.port._function import Function, function
+from twinax.port._module import module
 from twinax.port._network import network
 from twinax.port._profile import Profile
 from twinax.port._step import Step
@@ -22,6 +23,7 @@ __all__ = [
     "Update",
     "function",
     "make_agent",
+    "module",
     "network",
     "operator_table",
 ]
