@@ -6,5 +6,6 @@
 """
 
 from twinax.port._function import Function, function
+from twinax.port._indices import checked_indices
 
-__all__ = ["Function", "function"]
+__all__ = ["Function", "checked_indices", "function"]
