@@ -133,3 +133,14 @@ def check_masks(node: Any, known: Collection[str]) -> None:
                 "beforehand; choose with torch.where, multiply by the mask, or make it a plain attribute where it never "
                 f"changes{at(innermost_line(node.meta.get('stack_trace') or ''))}"
             )
+
+
+def check_write(node: Any, written: str) -> None:
+    """Refuse a node that writes to a tensor in place through what was detached from it."""
+    if str(node.target) in LEFT_OUT:
+        check_operator(node)
+    raise TwinaxError(
+        f"{LEAD}: '{written}' is written to in place through .detach(), which would be lost; write to a copy "
+        f"(.detach().clone()), or to the tensor itself inside torch.no_grad()"
+        f"{at(innermost_line(node.meta.get('stack_trace') or ''))}"
+    )

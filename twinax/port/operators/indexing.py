@@ -413,4 +413,5 @@ leave_out(
 leave_out(
     "it rewrites the weights in place while they are looked up (max_norm), which a function cannot",
     "aten.embedding_renorm.default",
+    "aten.embedding_renorm_.default",
 )
