@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from twinax.port._refusals import check_write
+
 CUT = "twinax::stop_gradient"
 
 
@@ -34,9 +36,27 @@ def keep_cuts(exported: Any) -> None:
     _open_blocks(module)
     for node in list(module.graph.nodes):
         if node.target in (torch.ops.aten.detach.default, torch.ops.aten.detach_.default):
+            _check_writes(node)
             node.target = cut()
     module.graph.lint()
     module.recompile()
+
+
+def _check_writes(detached: Any) -> None:
+    """Refuse a write in place through `detach` that others would see: the operator gives an array of its own."""
+    (tensor, *_) = detached.args
+    if tensor.op == "call_function" and len(tensor.users) == 1:
+        return
+    shared = [detached]
+    for one in shared:  # grows by what else shows the same memory
+        for user in one.users:
+            schema = getattr(user.target, "_schema", None)
+            if schema is None or not user.args or user.args[0] is not one:
+                continue
+            if schema.is_mutable:
+                check_write(user, tensor.name)
+            elif schema.returns and schema.returns[0].alias_info is not None:
+                shared.append(user)
 
 
 def _open_blocks(module: Any) -> None:

@@ -11,7 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import twinax.port.operators  # noqa: F401  (fills the table)
+from twinax.errors import TwinaxError
 from twinax.port._dtypes import result_type, to_jax_dtype
+from twinax.port._indices import IndexOutside
 from twinax.port._program import Node, Program, fill
 from twinax.port._table import OPERATORS
 
@@ -83,7 +85,11 @@ def _run(node: Node, arguments: Any, options: dict[str, Any], draw: Any, wide: b
         arguments = promoted(arguments, wide)
     if draw is not None:
         options["draw"] = jnp.asarray(draw, to_jax_dtype("float32", wide))
-    return cast_results(found.function(*arguments, **options), node.dtypes, wide)
+    try:
+        value = found.function(*arguments, **options)
+    except IndexOutside as error:
+        raise TwinaxError(f"in {node.operator}, {error}" + (f" ({node.line})" if node.line else "")) from None
+    return cast_results(value, node.dtypes, wide)
 
 
 def promoted(arguments: Sequence[Any], wide: bool = False) -> tuple[Any, ...]:
@@ -111,4 +117,7 @@ def _cast(value: Any, name: str | None, wide: bool) -> Any:
 
 
 def _constant(value: Any, wide: bool) -> Any:
-    return jnp.asarray(value, to_jax_dtype(value.dtype.name, wide)) if isinstance(value, np.ndarray) else value
+    if not isinstance(value, np.ndarray):
+        return value
+    with jax.ensure_compile_time_eval():  # its numbers stay known under jit, so that a mask may pick entries by it
+        return jnp.asarray(value, to_jax_dtype(value.dtype.name, wide))

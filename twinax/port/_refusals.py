@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gc
 import re
+<<<<<<< HEAD
 from collections.abc import Iterator, Sequence
+=======
+from collections.abc import Collection
+>>>>>>> w-ops2
 from typing import Any
 
 from twinax.errors import TwinaxError
@@ -84,10 +88,21 @@ def check_graph(exported: Any, names: Sequence[str]) -> None:
             f"{LEAD}: {kind} {name} is written to in place, and a function must leave what it is given; work on a copy "
             f"({name}.clone())"
         )
+<<<<<<< HEAD
     check_constants(exported)
+=======
+    for name, value in exported.constants.items():
+        if isinstance(value, torch.nn.Parameter):
+            raise TwinaxError(
+                f"{LEAD}: it reads a parameter of shape {tuple(value.shape)} ({name.removeprefix('module.')}) that is not "
+                "one of the module's own; give one module that holds all that is read, such as a torch.nn.ModuleDict"
+            )
+    known = set(signature.inputs_to_lifted_tensor_constants)
+>>>>>>> w-ops2
     for node in exported.graph.nodes:
         if node.op == "call_function":
             check_operator(node)
+            check_masks(node, known)
 
 
 def check_constants(exported: Any) -> None:
@@ -139,4 +154,35 @@ def check_operator(node: Any) -> None:
     raise TwinaxError(
         f"{LEAD}: the operator {name} cannot be ported, {why}; keep that part in PyTorch and give its result as an "
         f"input{at(line)}"
+    )
+
+
+def check_masks(node: Any, known: Collection[str]) -> None:
+    """Refuse x[mask], unless the mask is a constant: how many entries it gives depends on numbers."""
+    import torch
+
+    aten = torch.ops.aten
+    if node.target is not aten.index.Tensor:
+        return
+    for index in node.args[1]:
+        if index is None or index.meta["val"].dtype not in (torch.bool, torch.uint8):
+            continue
+        while index.target in (aten.clone.default, aten.alias.default, aten.lift_fresh_copy.default):
+            index = index.args[0]
+        if index.op != "get_attr" and index.name not in known:
+            raise TwinaxError(
+                f"{LEAD}: a mask that is computed, or kept in a buffer, picks a number of entries that is not known "
+                "beforehand; choose with torch.where, multiply by the mask, or make it a plain attribute where it never "
+                f"changes{at(innermost_line(node.meta.get('stack_trace') or ''))}"
+            )
+
+
+def check_write(node: Any, written: str) -> None:
+    """Refuse a node that writes to a tensor in place through what was detached from it."""
+    if str(node.target) in LEFT_OUT:
+        check_operator(node)
+    raise TwinaxError(
+        f"{LEAD}: '{written}' is written to in place through .detach(), which would be lost; write to a copy "
+        f"(.detach().clone()), or to the tensor itself inside torch.no_grad()"
+        f"{at(innermost_line(node.meta.get('stack_trace') or ''))}"
     )

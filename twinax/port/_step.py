@@ -340,8 +340,8 @@ def _check_precision(module: Any) -> None:
         first, other = next(iter(kinds.items()))
         if dtype != other:
             raise TwinaxError(
-                f"the parameter '{first}' is {str(other)[6:]} but '{name}' {str(dtype)[6:]}; a step has one precision, so "
-                "call module.float()"
+                f"the parameter '{first}' is {str(other)[6:]} but '{name}' {str(dtype)[6:]}; a step has one precision, "
+                "so call module.float()"
             )
         if dtype == torch.float64 and not jax.config.read("jax_enable_x64"):
             raise TwinaxError(
