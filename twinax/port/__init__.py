@@ -7,7 +7,7 @@
 
 from twinax.port._agent import Agent, make_agent
 from twinax.port._function import Function, function
-<<<<<<< HEAD
+from twinax.port._indices import checked_indices
 from twinax.port._module import module
 from twinax.port._network import network
 from twinax.port._profile import Profile
@@ -22,14 +22,10 @@ __all__ = [
     "Step",
     "Target",
     "Update",
+    "checked_indices",
     "function",
     "make_agent",
     "module",
     "network",
     "operator_table",
 ]
-=======
-from twinax.port._indices import checked_indices
-
-__all__ = ["Function", "checked_indices", "function"]
->>>>>>> w-ops2

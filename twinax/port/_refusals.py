@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-<<<<<<< HEAD
-from collections.abc import Iterator, Sequence
-=======
-from collections.abc import Collection
->>>>>>> w-ops2
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from twinax.errors import TwinaxError
@@ -88,17 +84,8 @@ def check_graph(exported: Any, names: Sequence[str]) -> None:
             f"{LEAD}: {kind} {name} is written to in place, and a function must leave what it is given; work on a copy "
             f"({name}.clone())"
         )
-<<<<<<< HEAD
     check_constants(exported)
-=======
-    for name, value in exported.constants.items():
-        if isinstance(value, torch.nn.Parameter):
-            raise TwinaxError(
-                f"{LEAD}: it reads a parameter of shape {tuple(value.shape)} ({name.removeprefix('module.')}) that is not "
-                "one of the module's own; give one module that holds all that is read, such as a torch.nn.ModuleDict"
-            )
     known = set(signature.inputs_to_lifted_tensor_constants)
->>>>>>> w-ops2
     for node in exported.graph.nodes:
         if node.op == "call_function":
             check_operator(node)
