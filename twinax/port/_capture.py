@@ -7,7 +7,7 @@ import io
 import logging
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +71,7 @@ def capture(
                     buffer.copy_(kept[name])
     names = input_names(example, module.forward if loss is None else loss, 0 if loss is None else 1)
     check_graph(exported, names)
-    program, shapes = _program(exported), _result_shapes(exported)
+    program, shapes = _program(exported, first_names(module)), _result_shapes(exported)
     return Capture(program, exported, exported.call_spec.out_spec, names, shapes, dynamic and _is_dynamic(exported))
 
 
@@ -126,7 +126,14 @@ def _capturing() -> Iterator[None]:
         logging.disable(logged)
 
 
-def _program(exported: Any) -> Program:
+def first_names(module: Any) -> dict[str, str]:
+    """Names of parameters and buffers, and of what is tied the name that comes first."""
+    named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    first: dict[int, str] = {}
+    return {name: first.setdefault(id(tensor), name) for name, tensor in named}
+
+
+def _program(exported: Any, named: Mapping[str, str]) -> Program:
     import torch
     from torch.export.graph_signature import InputKind, OutputKind
 
@@ -136,9 +143,9 @@ def _program(exported: Any) -> Program:
         name = getattr(one.arg, "name", None)
         owner = (one.target or "").removeprefix("module.")
         if one.kind is InputKind.PARAMETER:
-            parameters[name] = owner
+            parameters[name] = named[owner]
         elif one.kind is InputKind.BUFFER:
-            buffers[name] = owner
+            buffers[name] = named.get(owner, owner)
         elif one.kind is InputKind.CONSTANT_TENSOR:
             constants[name] = exported.constants[one.target].detach()
         elif one.kind is InputKind.USER_INPUT:

@@ -252,7 +252,7 @@ class Step:
 
                 (value, (aux, changed)), gradients = jax.value_and_grad(loss, has_aux=True)(moved)
                 norm = global_norm(gradients)
-                guarded += [value.astype(jnp.float32), norm.astype(jnp.float32)]
+                guarded += [value, norm.astype(value.dtype)]
                 update = self.updates[k]
                 gradients = clipped(gradients, norm, update.clip_norm, update.clip_value)
                 for row, name in enumerate(trained[k]):
@@ -275,7 +275,7 @@ class Step:
             made = {"parameters": parameters, "buffers": buffers, "memory": memory}
             kept = jax.tree.map(lambda new, old: new if new is old else jnp.where(fine, new, old), made, state)
             labels[:] = ["fine", *scalars]
-            packed = jnp.stack([fine.astype(jnp.float32), *(x.astype(jnp.float32) for x in scalars.values())])
+            packed = jnp.stack([x.astype(guarded[0].dtype) for x in (fine, *scalars.values())])
             extra = {name: x for name, x in shown.items() if name not in scalars}
             flat = self._sync.ravel({name: kept["parameters"][name] for name in self._sync.names})
             return packed, extra, flat, kept
