@@ -18,6 +18,7 @@ UNIFORM = (
     "geometric",
     "cauchy",
     "native_dropout",
+    "rrelu_with_noise_functional",
 )
 
 
@@ -27,6 +28,8 @@ def draw_of(operator: str, node: Any) -> Draw | None:
     value = node.meta.get("val")
     first = value[0] if isinstance(value, (list, tuple)) else value
     if name == "native_dropout" and not (node.args[2] if len(node.args) > 2 else True):
+        return None
+    if name == "rrelu_with_noise_functional" and not (node.args[4] if len(node.args) > 4 else False):
         return None
     if name in NORMAL:
         return Draw(tuple(map(int, first.shape)), "normal")

@@ -158,12 +158,13 @@ def argmin(x, axis=None, keepdim=False):
 
 @operator("aten.any.default", "aten.any.dim", "aten.any.dims")
 def any_axes(x, axes=None, keepdim=False):
-    return jnp.any(x, axes_of(x, axes), keepdims=keepdim)
+    """Unlike for sums, no axes are none, and not all."""
+    return jnp.any(x, axes if axes == () else axes_of(x, axes), keepdims=keepdim)
 
 
 @operator("aten.all.default", "aten.all.dim", "aten.all.dims")
 def all_axes(x, axes=None, keepdim=False):
-    return jnp.all(x, axes_of(x, axes), keepdims=keepdim)
+    return jnp.all(x, axes if axes == () else axes_of(x, axes), keepdims=keepdim)
 
 
 @operator("aten.logsumexp.default")
