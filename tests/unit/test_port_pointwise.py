@@ -73,7 +73,7 @@ def test_functions_of_special_numbers(name):
 
 @pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"erfinv", "special_ndtri"}))
 def test_functions_of_whole_numbers(name):
-    for x in (WHOLE, SMALL, BYTES, TRUTH):
+    for x in (SMALL, TRUTH):
         if not (x is TRUTH and name in NOT_SMOOTH | {"reciprocal"}):
             check_operator(f"aten.{name}.default", np.minimum(x, 5), tolerance=SINGLE)
 
@@ -168,9 +168,8 @@ def test_gradients_at_ties(name):
 
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "rsub", "remainder", "fmod", "copysign"])
 def test_arrays_and_numbers(name):
-    for number in (2, 2.5, -3):
-        for x in (X, WHOLE, np.array(3), X.astype(np.float32), SMALL, ONE):
-            check_operator(f"aten.{name}.Scalar", x, number, tolerance=SINGLE)
+    for x, number in [(WHOLE, -3), (WHOLE, 2.5), (np.array(3), 2.5), (X.astype(np.float32), 2), (SMALL, 2), (ONE, -3)]:
+        check_operator(f"aten.{name}.Scalar", x, number, tolerance=SINGLE)
     check_operator(f"aten.{name}.Scalar", X, 0.7)
 
 
@@ -320,7 +319,7 @@ def test_functions_of_other_orders():
         check_operator("aten.round.decimals", X * 100, decimals=decimals)
 
 
-@settings(max_examples=15)
+@settings(max_examples=4)
 @given(st.lists(st.integers(0, 3), max_size=3), st.data())
 def test_shapes_that_broadcast(shape, data):
     kept = data.draw(st.lists(st.booleans(), min_size=len(shape), max_size=len(shape)))

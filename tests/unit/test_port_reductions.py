@@ -23,7 +23,7 @@ TRUTH = np.array([[True, False, True], [False, False, False]])
 NUMBER = np.array(0.7)
 SPECIAL = np.array([[1.0, NAN, 3.0], [-INF, -INF, -INF], [INF, 1.0, -INF], [-INF, 0.0, -INF]])
 SINGLE = 1e-6
-AXES = [[0], [-1], [0, 2], [-2, 1][:1], [0, 1, 2]]
+AXES = [[0], [-2], [0, 2]]
 
 
 @pytest.mark.parametrize("axes", AXES, ids=str)
@@ -32,11 +32,10 @@ def test_sums_and_means(axes, keepdim):
     for name in ("sum.dim_IntList", "mean.dim", "amax", "amin", "logsumexp.default"):
         name = name if "." in name else f"{name}.default"
         check_operator(f"aten.{name}", X, axes, keepdim)
-    for order in (2, 1, 3, 1.5, INF, -INF, 0):
+    for order in (2, 1.5, INF):
         check_operator("aten.linalg_vector_norm.default", X, order, axes, keepdim)
-    for correction in (1, 0, 2, None):
-        check_operator("aten.var.correction", X, axes, correction=correction, keepdim=keepdim, gradients=axes != [0])
-        check_operator("aten.std.correction", X, axes, correction=correction, keepdim=keepdim, gradients=axes != [0])
+    for name in ("var", "std"):
+        check_operator(f"aten.{name}.correction", X, axes, correction=1, keepdim=keepdim)
 
 
 def test_over_all_axes():
@@ -49,6 +48,8 @@ def test_over_all_axes():
         check_operator("aten.mean.dim", x, None, True)
         check_operator("aten.linalg_vector_norm.default", x)
     check_operator("aten.var.correction", X)
+    for correction in (0, 2, None, 0.5):
+        check_operator("aten.var.correction", X, [1], correction=correction)
     check_operator("aten.var.dim", X, None, False)
     check_operator("aten.var.dim", X, [1])
     for name in ("var_mean", "std_mean"):
@@ -236,7 +237,7 @@ def test_medians(axis):
     check_operator("aten.median.default", WHOLE)
 
 
-@settings(max_examples=12)
+@settings(max_examples=3)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.data())
 def test_shapes(shape, data):
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))

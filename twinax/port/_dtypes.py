@@ -30,7 +30,7 @@ def to_jax_dtype(name: str, wide: bool = False) -> np.dtype:
         raise TwinaxError(f"JAX has no dtype for torch.{name}")
     if wide:
         name = WIDE.get(name, name)
-    if not jax.config.jax_enable_x64:
+    if not jax.config.read("jax_enable_x64"):
         name = NARROW.get(name, name)
     return jnp.dtype(name)
 

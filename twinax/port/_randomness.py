@@ -18,14 +18,17 @@ UNIFORM = (
     "geometric",
     "cauchy",
     "native_dropout",
+    "rrelu_with_noise_functional",
 )
 
 
 def draws(node: Any) -> bool:
     """Whether a node of `torch.fx` is random."""
-    name = _name(node)
+    name, given = _name(node), node.args if node.op == "call_function" else ()
     if name == "native_dropout":
-        return len(node.args) < 3 or bool(node.args[2])
+        return len(given) < 3 or bool(given[2])
+    if name == "rrelu_with_noise_functional":
+        return len(given) > 4 and bool(given[4])
     return name in (*NORMAL, *UNIFORM, "randperm", "multinomial")
 
 

@@ -8,7 +8,7 @@ from jax import lax
 
 from twinax import ops
 from twinax.port._table import operator
-from twinax.port.operators.functions import as_floats
+from twinax.port.operators.functions import as_floats, where
 
 
 @operator("aten.add.Tensor", "aten.add.Scalar", promote=True)
@@ -54,7 +54,7 @@ def floor_divide(x, y):
     x, y = (lax.stop_gradient(jnp.asarray(one)) for one in (x, y))
     quotient = jnp.floor_divide(x, y)
     if jnp.issubdtype(quotient.dtype, jnp.floating):
-        quotient = jnp.where(y == 0, x / y, quotient)
+        quotient = where(y == 0, x / y, quotient)
     return quotient
 
 
@@ -103,9 +103,9 @@ def _(primals, tangents):
     """No slope where the exponent is 0, nor by the exponent where a power of 0 is 0."""
     (x, exponent), (dx, dexponent) = primals, tangents
     result = _power(x, exponent)
-    by_x = jnp.where(exponent == 0, 0, exponent * _power(x, jnp.where(exponent == 0, 1, exponent - 1)))
+    by_x = where(exponent == 0, 0, exponent * _power(x, where(exponent == 0, 1, exponent - 1)))
     settled = (x == 0) & (exponent >= 0)
-    by_exponent = jnp.where(settled, 0, result * jnp.log(jnp.where(settled, 1, x)))
+    by_exponent = where(settled, 0, result * jnp.log(where(settled, 1, x)))
     return result, by_x * dx + by_exponent * dexponent
 
 
@@ -118,13 +118,13 @@ def atan2(y, x):
 def hypot(x, y):
     """Infinite if one is, even next to NaN."""
     either = jnp.isinf(x) | jnp.isinf(y)
-    return jnp.where(either, jnp.inf, jnp.sqrt(x * x + y * y))
+    return where(either, jnp.inf, jnp.sqrt(x * x + y * y))
 
 
 @operator("aten.copysign.Tensor", "aten.copysign.Scalar", promote=True)
 def copysign(x, y):
     x, y = as_floats(x), as_floats(y)
-    return x * lax.stop_gradient(jnp.where(jnp.signbit(x) == jnp.signbit(y), 1, -1) * jnp.where(x == 0, 0, 1))
+    return x * lax.stop_gradient(where(jnp.signbit(x) == jnp.signbit(y), 1, -1) * where(x == 0, 0, 1))
 
 
 @operator("aten.maximum.default", "aten.max.other", promote=True)

@@ -14,6 +14,8 @@ from jax.scipy import special
 from twinax import ops
 from twinax.port._table import operator
 
+where: Callable[..., Any] = jnp.where  # one of its forms gives a tuple, which a type checker would follow
+
 
 def as_floats(x: Any) -> Any:
     """Whole numbers as floats, as functions with real values take them; Python's numbers and floats as they are."""
@@ -69,7 +71,7 @@ for _name, _function in FUNCTIONS.items():
 def digamma(x):
     """At zero it is infinite, against the sign of the zero."""
     x = as_floats(x)
-    return jnp.where(x == 0, jnp.copysign(jnp.inf, -x), special.digamma(jnp.where(x == 0, 1, x)))
+    return where(x == 0, jnp.copysign(jnp.inf, -x), special.digamma(where(x == 0, 1, x)))
 
 
 @operator("aten.polygamma.default")
@@ -108,7 +110,7 @@ def scaled_i1(x):
 def angle(x):
     """Half a turn for what is negative; a zero has no sign."""
     x = lax.stop_gradient(as_floats(x))
-    return jnp.where(x < 0, math.pi, jnp.where(x == x, 0.0, x))
+    return where(x < 0, math.pi, where(x == x, 0.0, x))
 
 
 @operator("aten.neg.default")
@@ -124,7 +126,7 @@ def absolute(x):
 @operator("aten.sign.default", "aten.sgn.default")
 def sign(x):
     """Of NaN it is 0."""
-    return x if x.dtype == bool else jnp.where(x == x, jnp.sign(x), 0)
+    return x if x.dtype == bool else where(x == x, jnp.sign(x), 0)
 
 
 def _rounded(x: Any, function: Callable[[Any], Any]) -> Any:

@@ -13,7 +13,7 @@ from twinax.port._table import leave_out, operator
 def native_dropout(x, p, train=True, *, draw=None):
     """The chance to stay is that of a uniform number below 1 - p."""
     if draw is None or p == 0:
-        return x, x == x
+        return x, (x == x) | (x != x)
     kept = draw < 1 - p
     scale = 0.0 if p == 1 else 1 / (1 - p)
     return x * ops.cast(kept, x) * scale, kept
@@ -66,7 +66,7 @@ def geometric(x, p, *, draw):
     return ops.log(draw) / math.log1p(-p) // 1 + 1
 
 
-@operator("aten.bernoulli.p")
+@operator("aten.bernoulli.p", "aten.bernoulli.Tensor")
 def bernoulli(x, p=0.5, *, draw):
     return draw < p
 

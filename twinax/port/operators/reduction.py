@@ -11,7 +11,7 @@ from jax import lax
 
 from twinax import ops
 from twinax.port._table import operator
-from twinax.port.operators.functions import as_floats
+from twinax.port.operators.functions import as_floats, where
 
 Axes = int | Sequence[int] | None
 
@@ -86,9 +86,9 @@ def std_mean(x, axes=None, *, correction=1, keepdim=False):
 def _root(x: Any, order: float = 2) -> Any:
     """With no slope where it would be infinite."""
     settled = (x == 0) | jnp.isinf(x)
-    inner = jnp.where(settled, 1, x)
+    inner = where(settled, 1, x)
     root = jnp.sqrt(inner) if order == 2 else inner ** (1 / order)
-    return jnp.where(settled, lax.stop_gradient(x if order > 0 else 1 / x), root)
+    return where(settled, lax.stop_gradient(x if order > 0 else 1 / x), root)
 
 
 @operator("aten.linalg_vector_norm.default")
@@ -107,7 +107,7 @@ def vector_norm(x, order=2, axes=None, keepdim=False, *, dtype=None):
     if order == 2:
         return _root(jnp.sum(x * x, axes, keepdims=keepdim))
     zero = size == 0
-    powers = jnp.where(zero, 0 if order > 0 else jnp.inf, jnp.where(zero, 1, size) ** order)
+    powers = where(zero, 0 if order > 0 else jnp.inf, where(zero, 1, size) ** order)
     return _root(jnp.sum(powers, axes, keepdims=keepdim), order)
 
 
@@ -140,7 +140,7 @@ def _picked(x: Any, index: Any, axis: int, keepdim: bool) -> tuple[Any, Any]:
     if not x.ndim:
         return x, index
     hit = lax.broadcasted_iota(index.dtype, x.shape, axis % x.ndim) == index
-    selected = jnp.where(hit, x, jnp.zeros((), x.dtype))
+    selected: Any = where(hit, x, jnp.zeros((), x.dtype))
     values = jnp.any(selected, axis) if x.dtype == bool else jnp.sum(selected, axis, dtype=x.dtype)
     return (jnp.expand_dims(values, axis), index) if keepdim else (values, jnp.squeeze(index, axis))
 
@@ -158,12 +158,13 @@ def argmin(x, axis=None, keepdim=False):
 
 @operator("aten.any.default", "aten.any.dim", "aten.any.dims")
 def any_axes(x, axes=None, keepdim=False):
-    return jnp.any(x, axes_of(x, axes), keepdims=keepdim)
+    """Unlike for sums, no axes are none, and not all."""
+    return jnp.any(x, axes if axes == () else axes_of(x, axes), keepdims=keepdim)
 
 
 @operator("aten.all.default", "aten.all.dim", "aten.all.dims")
 def all_axes(x, axes=None, keepdim=False):
-    return jnp.all(x, axes_of(x, axes), keepdims=keepdim)
+    return jnp.all(x, axes if axes == () else axes_of(x, axes), keepdims=keepdim)
 
 
 @operator("aten.logsumexp.default")
@@ -171,9 +172,9 @@ def logsumexp(x, axes, keepdim=False):
     """Of nothing, and of nothing but -inf, it is -inf, with no slope."""
     x, axes = as_floats(x), axes_of(x, axes)
     top = lax.stop_gradient(jnp.max(x, axes, keepdims=True, initial=-jnp.inf))
-    top = jnp.where(jnp.isfinite(top), top, 0)
+    top = where(jnp.isfinite(top), top, 0)
     total = jnp.sum(jnp.exp(x - top), axes, keepdims=True)
-    found = jnp.where(total == 0, -jnp.inf, jnp.log(jnp.where(total == 0, 1, total)) + top)
+    found = where(total == 0, -jnp.inf, jnp.log(where(total == 0, 1, total)) + top)
     return found if keepdim else jnp.squeeze(found, axes)
 
 
@@ -187,7 +188,7 @@ def safe_softmax(x, axis, dtype=None):
     """A row of nothing but -inf gives zeros."""
     x = _as(x, dtype)
     empty = jnp.all(x == -jnp.inf, axes_of(x, axis), keepdims=True)
-    return jnp.where(empty, 0, softmax(jnp.where(empty, 0, x), axis))
+    return where(empty, 0, softmax(where(empty, 0, x), axis))
 
 
 @operator("aten._log_softmax.default", "aten.log_softmax.int")

@@ -13,12 +13,17 @@ from twinax.port._table import operator
 
 @operator("aten.cumsum.default")
 def cumsum(x, axis, *, dtype=None):
-    return jnp.cumsum(x, axis, dtype=dtype) if x.ndim else x
+    return jnp.cumsum(_widened(x, dtype), axis) if x.ndim else x
 
 
 @operator("aten.cumprod.default")
 def cumprod(x, axis, *, dtype=None):
-    return jnp.cumprod(x, axis, dtype=dtype) if x.ndim else x
+    return jnp.cumprod(_widened(x, dtype), axis) if x.ndim else x
+
+
+def _widened(x: Any, dtype: Any) -> Any:
+    """Small integers and truth values add up to larger ones."""
+    return x.astype(dtype or (x.dtype if jnp.issubdtype(x.dtype, jnp.inexact) else int))
 
 
 @operator("aten.logcumsumexp.default")

@@ -12,7 +12,7 @@ from twinax.port.operators.reduction import amax
 
 
 @operator("aten.sort.default")
-def sort(x, axis=-1, descending=False):
+def sort(x: Any, axis: int = -1, descending: bool = False) -> Any:
     """Values and where they stood."""
     if not x.ndim:
         return x, jnp.zeros((), int)
