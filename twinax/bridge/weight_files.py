@@ -82,7 +82,28 @@ def save_weights(path: str | Path, network: Any) -> None:
 
     >>> save_weights("policy.safetensors", run.networks.policy)  # doctest: +SKIP
     """
-    path, content = Path(path), encode_weights(network)
+    _write(Path(path), encode_weights(network), "the weights")
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, str], what: str) -> None:
+    """Write arrays of any framework to a safetensors file as one step; `what` it is stands in the errors."""
+    _write(path, encode({name: host_array(name, leaf) for name, leaf in arrays.items()}, metadata), what)
+
+
+def read_arrays(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays of a safetensors file, and its metadata."""
+    import safetensors
+
+    try:
+        with safetensors.safe_open(path, "numpy") as file:  # load() from bytes does not know bfloat16
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
+    except OSError as error:
+        raise TwinaxError(f"cannot read {what} from {path}: {error.strerror or error}") from error
+    except safetensors.SafetensorError as error:
+        raise TwinaxError(f"{path} is not a whole safetensors file: {error}") from error
+
+
+def _write(path: Path, content: bytes, what: str) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +113,7 @@ def save_weights(path: str | Path, network: Any) -> None:
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
-        raise TwinaxError(f"cannot write the weights to {path}: {error.strerror or error}") from error
+        raise TwinaxError(f"cannot write {what} to {path}: {error.strerror or error}") from error
 
 
 def encode_weights(network: Any) -> bytes:
@@ -109,16 +130,7 @@ def load_weights(path: str | Path, like: T) -> T:
 
     >>> policy = load_weights("policy.safetensors", like=policy)  # doctest: +SKIP
     """
-    import safetensors
-    import safetensors.numpy
-
-    try:
-        mapping = safetensors.numpy.load_file(path)  # load() from bytes does not know bfloat16
-    except OSError as error:
-        raise TwinaxError(f"cannot read the weights from {path}: {error.strerror or error}") from error
-    except safetensors.SafetensorError as error:
-        raise TwinaxError(f"{path} is not a whole safetensors file: {error}") from error
-    return load_state_dict(like, mapping)
+    return load_state_dict(like, read_arrays(Path(path), "the weights")[0])
 
 
 def _holds_array(name: str, leaf: Any) -> bool:

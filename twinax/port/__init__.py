@@ -5,7 +5,25 @@
 >>> jax.jit(policy)(policy.params, observations)  # doctest: +SKIP
 """
 
+from twinax.port._agent import Agent, make_agent
 from twinax.port._function import Function, function
 from twinax.port._indices import checked_indices
+from twinax.port._network import network
+from twinax.port._profile import Profile
+from twinax.port._step import Step
+from twinax.port._table import operator_table
+from twinax.port._updates import Target, Update
 
-__all__ = ["Function", "checked_indices", "function"]
+__all__ = [
+    "Agent",
+    "Function",
+    "Profile",
+    "Step",
+    "Target",
+    "Update",
+    "checked_indices",
+    "function",
+    "make_agent",
+    "network",
+    "operator_table",
+]

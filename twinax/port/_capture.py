@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import logging
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from twinax import blame
 from twinax.errors import TwinaxError
 from twinax.port._cuts import keep_cuts
 from twinax.port._lines import innermost_line, line_of_error
 from twinax.port._program import Dtype, Line, Node, Program, Ref
-from twinax.port._randomness import draw_of
+from twinax.port._randomness import draw_of, draws
 from twinax.port._refusals import check_graph, check_module, explain
+from twinax.port._shapes import input_names
 
 KEPT = ("gru.input", "lstm.input", "rnn_tanh.input", "rnn_relu.input", "logsumexp.default")
 """Operators that are not taken apart: recurrent ones would be written out over time."""
@@ -28,10 +33,14 @@ class Capture:
     program: Program
     exported: Any
     """The decomposed `torch.export.ExportedProgram`."""
-    inputs: Any
-    """Structure of the arguments, PyTorch's."""
     outputs: Any
     """Structure of the result, PyTorch's."""
+    names: tuple[str, ...]
+    """What a person calls each leaf of the inputs, such as batch['x']."""
+    shapes: tuple[tuple[int, ...] | None, ...]
+    """Shapes of the results; None for one that is no array."""
+    any_rows: bool
+    """Whether it serves every size of the first axis."""
 
 
 def capture(
@@ -44,7 +53,7 @@ def capture(
     whole = wrapped(module, loss)
     kept = {name: buffer.clone() for name, buffer in module.named_buffers()}
     try:
-        with _quiet():
+        with _capturing():
             exported = torch.export.export(whole, example, strict=False, dynamic_shapes=dynamic)
             keep_cuts(exported)
             table = torch.export.default_decompositions()
@@ -61,8 +70,10 @@ def capture(
             if buffer is not kept[name]:
                 with torch.no_grad():
                     buffer.copy_(kept[name])
-    check_graph(exported, module)
-    return Capture(_program(exported), exported, exported.call_spec.in_spec, exported.call_spec.out_spec)
+    names = input_names(example, module.forward if loss is None else loss, 0 if loss is None else 1)
+    check_graph(exported, names)
+    program, shapes = _program(exported), _result_shapes(exported)
+    return Capture(program, exported, exported.call_spec.out_spec, names, shapes, dynamic and _is_dynamic(exported))
 
 
 def wrapped(module: Any, loss: Callable[..., Any] | None) -> Any:
@@ -86,18 +97,34 @@ def _mixed(module: Any) -> bool:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without PyTorch's warnings about itself, and without checks that look at numbers, as distributions have."""
-    import torch
+def _capturing() -> Iterator[None]:
+    """Without PyTorch's warnings and logs about itself, and without checks that look at numbers, as distributions have.
 
-    before = torch.distributions.Distribution._validate_args
-    torch.distributions.Distribution.set_default_validate_args(False)
+    Every node remembers the person's own lines, also those of functions that are no module's `forward`.
+    """
+    import torch
+    from torch.fx.proxy import TracerBase
+
+    distribution, name = torch.distributions.Distribution, "_filter_traceback_frames"
+    theirs = getattr(TracerBase, name)
+
+    def own_frames(tracer: Any, summary: Any) -> Any:
+        own = [frame for frame in summary if not blame.is_library_file(frame.filename)]
+        return traceback.StackSummary.from_list(own) if own else theirs(tracer, summary)
+
+    checked, logged = distribution._validate_args, logging.root.manager.disable
+    distribution.set_default_validate_args(False)
+    setattr(TracerBase, name, own_frames)
+    logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        # PyTorch prints what it had of a graph when it gives up.
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        torch.distributions.Distribution.set_default_validate_args(before)
+        distribution.set_default_validate_args(checked)
+        setattr(TracerBase, name, theirs)
+        logging.disable(logged)
 
 
 def _program(exported: Any) -> Program:
@@ -117,7 +144,7 @@ def _program(exported: Any) -> Program:
             constants[name] = exported.constants[one.target].detach()
         elif one.kind is InputKind.USER_INPUT:
             inputs.append(name)
-    nodes, draws = [], {}
+    nodes, random = [], {}
     for node in exported.graph.nodes:
         if node.op == "get_attr":
             constants[node.name] = getattr(exported.graph_module, node.target).detach()
@@ -125,9 +152,8 @@ def _program(exported: Any) -> Program:
             continue
         made = _node(node)
         nodes.append(made)
-        draw = draw_of(made.operator, node)
-        if draw is not None:
-            draws[node.name] = draw
+        if draws(node):
+            random[node.name] = draw_of(node)
     results, changed = [], {}
     (output,) = (node for node in exported.graph.nodes if node.op == "output")
     for one, value in zip(signature.output_specs, output.args[0], strict=True):
@@ -137,8 +163,30 @@ def _program(exported: Any) -> Program:
             changed[one.target.removeprefix("module.")] = _plain(value)
     constants = {name: value.numpy() if isinstance(value, torch.Tensor) else value for name, value in constants.items()}
     return _trimmed(
-        Program(parameters, buffers, constants, tuple(inputs), tuple(nodes), tuple(results), changed, draws)
+        Program(parameters, buffers, constants, tuple(inputs), tuple(nodes), tuple(results), changed, random)
     )
+
+
+def _result_shapes(exported: Any) -> tuple[tuple[int, ...] | None, ...]:
+    nodes = {node.name: node for node in exported.graph.nodes}
+    found = []
+    for one in exported.graph_signature.output_specs:
+        if one.kind.name == "USER_OUTPUT":
+            node = nodes.get(getattr(one.arg, "name", None))
+            value = None if node is None else node.meta.get("val")
+            found.append(None if value is None or not hasattr(value, "shape") else tuple(value.shape))
+    return tuple(found)
+
+
+def _is_dynamic(exported: Any) -> bool:
+    """Whether every input kept an open first axis, and nothing random has the size of the example."""
+    inputs = set(exported.graph_signature.user_inputs)
+    for node in exported.graph.nodes:
+        if node.op == "placeholder" and node.name in inputs and not isinstance(node.meta["val"].shape[0], int):
+            continue
+        if (node.op == "placeholder" and node.name in inputs) or draws(node):
+            return False
+    return True
 
 
 def _node(node: Any) -> Node:

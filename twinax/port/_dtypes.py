@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -14,7 +15,8 @@ NARROW = {"int64": "int32", "float64": "float32", "complex128": "complex64", "ui
 WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128"}
 _CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
 KNOWN = frozenset(
-    "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128".split()
+    "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 "
+    "float16 bfloat16 float32 float64 complex64 complex128".split()
 )
 
 
@@ -51,39 +53,20 @@ def result_type(*operands: Any, wide: bool = False) -> np.dtype:
 
     Arrays with axes decide; those without, and then Python's numbers, only count if they are of a higher category.
     """
-    groups: list[list[Any]] = [[], [], []]
+    groups: list[list[np.dtype]] = [[], [], []]
     for x in operands:
-        groups[2 if isinstance(x, (bool, int, float, complex)) else 1 if x.ndim == 0 else 0].append(x)
-    found, level = None, -1
-    for group in groups:
-        highest = max((category(x) for x in group), default=-1)
-        if highest > level:
-            types = [_own(x, wide) for x in group]
-            joined = types[0]
-            for other in types[1:]:
-                joined = _join(joined, other)
-            found = joined if found is None else _raised(found, joined, highest)
-            level = highest
-    assert found is not None
-    return found
+        if isinstance(x, (bool, int, float, complex)):
+            groups[2].append(to_jax_dtype(("bool", "int64", "float32", "complex64")[category(x)], wide))
+        else:
+            groups[0 if x.ndim else 1].append(jnp.dtype(x.dtype))
+    with_axes, without, numbers = ([functools.reduce(jnp.promote_types, group)] if group else [] for group in groups)
+    found = functools.reduce(_raised, reversed(with_axes + without + numbers))
+    return jnp.dtype(found)
 
 
-def _own(x: Any, wide: bool) -> np.dtype:
-    if isinstance(x, (bool, int, float, complex)):
-        return to_jax_dtype(("bool", "int64", "float32", "complex64")[category(x)], wide)
-    return jnp.dtype(x.dtype)
-
-
-def _join(a: np.dtype, b: np.dtype) -> np.dtype:
-    return (
-        jnp.dtype(jnp.promote_types(a, b))
-        if _CATEGORY[a.kind] == _CATEGORY[b.kind]
-        else max(a, b, key=lambda d: _CATEGORY[d.kind])
-    )
-
-
-def _raised(lower: np.dtype, higher: np.dtype, level: int) -> np.dtype:
-    """A dtype of higher category comes from a group of less weight; complex numbers keep the width of the floats."""
-    if level == 3 and lower == np.float64:
-        return to_jax_dtype("complex128")
-    return higher
+def _raised(lower: np.dtype, higher: np.dtype) -> np.dtype:
+    """What becomes of the dtype of a group with more weight next to one with less."""
+    heavy, light = _CATEGORY[higher.kind], _CATEGORY[lower.kind]
+    if heavy == 2 and light == 3:  # complex numbers as wide as the floats
+        return jnp.promote_types(higher, np.complex64)
+    return jnp.promote_types(higher, lower) if light > heavy else higher

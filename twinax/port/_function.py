@@ -7,13 +7,16 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from twinax.bridge import to_jax
 from twinax.errors import TwinaxError, require
 from twinax.noise import key_draws
+from twinax.parity import Report
+from twinax.port._batches import flags_of
 from twinax.port._capture import Capture, capture
 from twinax.port._evaluate import evaluate
-from twinax.port._shapes import Signature, as_tensors, flatten, signature_of, unflatten
+from twinax.port._shapes import any_rows, as_tensors, flatten, more_rows, signature_of, unflatten
 
 MANY = 5
 """Captures from which on a person is told that shapes keep changing."""
@@ -23,19 +26,21 @@ def function(
     module: Any,
     *example: Any,
     loss: Callable[..., Any] | None = None,
+    dynamic: bool = False,
     check: bool = True,
 ) -> Function:
     """What a `torch.nn.Module` computes, as a pure JAX function of its parameters and inputs, proven equal.
 
     With `loss`, what `loss(module, *example)` computes. The example's arrays are tensors or NumPy arrays in any nesting
     of tuples, lists and dicts; Python numbers in it stay as they are. Other shapes are captured when they are met.
+    With `dynamic` one capture serves every size of the first axis, if all arrays have it and the graph allows it.
     The proof (`check`) compares values and gradients with PyTorch's in float64 and in the module's own precision.
 
     >>> policy = twinax.port.function(module, torch.zeros(32, 8))  # doctest: +SKIP
     >>> jax.jit(policy)(policy.params, observations)  # doctest: +SKIP
     """
     require("torch", "torch", "twinax.port")
-    made = Function(module, example, loss)
+    made = Function(module, example, loss, dynamic)
     if check:
         made.check().raise_if_different()
     return made
@@ -44,10 +49,14 @@ def function(
 class Function:
     """A captured module or loss; `params` and `buffers` are its arrays by `state_dict`'s names."""
 
-    def __init__(self, module: Any, example: tuple[Any, ...], loss: Callable[..., Any] | None = None):
-        self._module = module
-        self._loss = loss
-        self._captures: dict[Signature, Capture] = {}
+    def __init__(
+        self, module: Any, example: tuple[Any, ...], loss: Callable[..., Any] | None = None, dynamic: bool = False
+    ):
+        self.module = module
+        self.loss = loss
+        self.dynamic = dynamic
+        """Whether a capture is to serve every size of the first axis; False once a graph has not allowed it."""
+        self._captures: dict[Any, Capture] = {}
         self.example = as_tensors(example)
         """What it was made with, as tensors."""
         first = self.capture(self.example)
@@ -57,12 +66,12 @@ class Function:
     @property
     def params(self) -> dict[str, Any]:
         """The module's parameters of now, as JAX arrays by `state_dict`'s names."""
-        return {name: to_jax(tensor.detach()) for name, tensor in self._module.named_parameters()}
+        return {name: to_jax(tensor.detach()) for name, tensor in self.module.named_parameters()}
 
     @property
     def buffers(self) -> dict[str, Any]:
         """The module's buffers of now, such as running statistics."""
-        return {name: to_jax(tensor, narrow="allow") for name, tensor in self._module.named_buffers()}
+        return {name: to_jax(tensor, narrow="allow") for name, tensor in self.module.named_buffers()}
 
     def __call__(
         self,
@@ -71,7 +80,7 @@ class Function:
         buffers: Mapping[str, Any] | None = None,
         draws: Mapping[str, Any] | None = None,
     ) -> Any:
-        """What the module returns, with JAX arrays in place of tensors."""
+        """What the module returns, with JAX arrays in place of tensors; in float64 where the parameters are."""
         return self.with_buffers(params, *inputs, buffers=buffers, draws=draws)[0]
 
     def with_buffers(
@@ -87,7 +96,8 @@ class Function:
         buffers = dict(self.buffers if buffers is None else buffers)
         self._check_names(program, params, buffers, draws)
         leaves, _ = flatten(inputs)
-        results, changed = evaluate(program, params, buffers, [_array(leaf) for leaf in leaves], draws or {})
+        arrays = [_array(leaf) for leaf in leaves]
+        results, changed = evaluate(program, params, buffers, arrays, draws or {}, wide=_is_wide(params))
         return unflatten(results, one.outputs), {**buffers, **changed}
 
     def draw(self, seed: Any, step: Any = 0) -> dict[str, Any]:
@@ -97,28 +107,39 @@ class Function:
         """
         return key_draws(self.draws, seed, step)
 
-    def check(self, tolerance: float = 1e-9) -> Any:
-        """Compare values and gradients with PyTorch's: on the example, and on random inputs like it."""
+    def check(self, *inputs: Any, tolerance: float = 1e-9) -> Report:
+        """Compare values and gradients with PyTorch's, on these inputs or the example, and on random ones like them."""
         from twinax.port._proof import prove
 
-        return prove(self, tolerance)
+        return prove(self, as_tensors(inputs) if inputs else self.example, tolerance)
 
-    @property
-    def report(self) -> str:
-        """Operators and their number, as text."""
-        program = self.capture(self.example).program
-        lines = [f"{len(program.nodes)} calls of {len(program.operators())} operators"]
-        return "\n".join(lines + [f"{number:5d}  {name}" for name, number in program.operators().items()])
+    def operators(self) -> dict[str, int]:
+        """How often each operator is called, the most frequent first."""
+        return self.capture(self.example).program.operators()
 
     def capture(self, inputs: tuple[Any, ...]) -> Capture:
-        """The program for inputs of these shapes, captured when they are first met."""
-        signature = signature_of(inputs)
+        """The program for inputs of these shapes and the module's switches of now, captured when they are first met."""
+        flags = flags_of(self.module)
+        if self.dynamic and (found := self._captures.get((signature_of(inputs, rows=False), flags))):
+            return found
+        signature = (signature_of(inputs), flags)
         if signature not in self._captures:
             example = self.example if not self._captures else _like(self.example, inputs)
-            self._captures[signature] = capture(self._module, example, self._loss)
+            if self.dynamic:
+                made = capture(self.module, more_rows(example), self.loss, any_rows(example))
+                if made.any_rows:
+                    self._captures[signature_of(inputs, rows=False), flags] = made
+                    return made
+                self.dynamic = False
+            self._captures[signature] = capture(self.module, example, self.loss)
             if len(self._captures) == MANY:
                 _tell(self._captures)
         return self._captures[signature]
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """Buffers that a call changes."""
+        return frozenset(name for one in self._captures.values() for name in one.program.changed)
 
     def _check_names(self, program: Any, params: Any, buffers: Any, draws: Any) -> None:
         missing = [name for name in program.parameters.values() if name not in params]
@@ -133,6 +154,11 @@ class Function:
             )
 
 
+def _is_wide(params: Mapping[str, Any]) -> bool:
+    """Whether parameters are doubles: what a module makes itself, such as zeros, are doubles then, too."""
+    return any(np.dtype(p.dtype) == np.float64 for p in params.values())
+
+
 def _array(leaf: Any) -> Any:
     return (
         to_jax(leaf, narrow="allow")
@@ -143,26 +169,31 @@ def _array(leaf: Any) -> Any:
     )
 
 
-def _tell(captures: Mapping[Signature, Capture]) -> None:
+def _tell(captures: Mapping[Any, Capture]) -> None:
     import warnings
 
     warnings.warn(
-        f"inputs came in {len(captures)} different shapes, each of which is captured and compiled anew; pad them to a few "
-        "sizes, or give numbers that change as tensors",
+        f"inputs came in {len(captures)} different shapes, each of which is captured and compiled anew; pad them to a "
+        "few sizes, or give numbers that change as tensors",
         stacklevel=4,
     )
 
 
 def _like(example: Any, inputs: Any) -> Any:
-    """Tensors for a capture in the shapes of other inputs, of which only shapes need be known."""
+    """Tensors for a capture with these inputs, in the dtypes of the example; of traced arrays only shapes are known."""
     import torch
 
     leaves, structure = flatten(inputs)
     before, expected = flatten(example)
     if structure != expected:
         raise TwinaxError(f"inputs are arranged as {structure}, but those of the example as {expected}")
-    made = [
-        torch.zeros(tuple(leaf.shape), dtype=old.dtype) if hasattr(leaf, "shape") and hasattr(old, "dtype") else leaf
-        for leaf, old in zip(leaves, before, strict=True)
-    ]
-    return unflatten(made, structure)
+
+    def one(leaf: Any, old: Any) -> Any:
+        if not hasattr(leaf, "shape"):
+            return leaf
+        dtype = old.dtype if hasattr(old, "dtype") else None
+        if isinstance(leaf, Tracer):
+            return torch.zeros(tuple(leaf.shape), dtype=dtype)
+        return as_tensors(leaf).to(dtype)
+
+    return unflatten([one(leaf, old) for leaf, old in zip(leaves, before, strict=True)], structure)

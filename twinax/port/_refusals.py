@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from twinax.errors import TwinaxError
@@ -14,18 +15,18 @@ from twinax.port._table import LEFT_OUT, OPERATORS
 CAUSES = (
     (
         r"GuardOnDataDependent|data-dependent|Could not guard|unbacked|cond predicate|vmap over calling '?item",
-        "Python decides by a number inside a tensor, which a compiled function cannot; choose with torch.where or a mask, "
-        "or keep that part in PyTorch and give its result as an input",
+        "Python decides by a number inside a tensor, which a compiled function cannot; choose with torch.where or a "
+        "mask, or keep that part in PyTorch and give its result as an input",
     ),
     (
         r"FakeTensor|fake tensor|\.numpy\(\)|numpy\(\) is not supported|DataPtr|data_ptr|storage",
-        "the numbers of a tensor are read outside of PyTorch (by .data, .numpy() or a library), which cannot be captured; "
-        "use .detach() for .data, or keep that part in PyTorch and give its result as an input",
+        "the numbers of a tensor are read outside of PyTorch (by .data, .numpy() or a library), which cannot be "
+        "captured; use .detach() for .data, or keep that part in PyTorch and give its result as an input",
     ),
     (
         r"Cannot cast FakeTensor|\.item\(\)|_local_scalar_dense|nonzero",
-        "a number is taken out of a tensor (.item(), float(), nonzero), which a compiled function cannot; compute with the "
-        "tensor itself",
+        "a number is taken out of a tensor (.item(), float(), nonzero), which a compiled function cannot; compute with "
+        "the tensor itself",
     ),
 )
 """What a capture's exception says, and what it means."""
@@ -60,8 +61,8 @@ def check_module(module: Any) -> None:
             raise TwinaxError(f"{where} a {kind}, whose code is no longer Python; give the module that it was made of")
         if one._backward_hooks or one._backward_pre_hooks:
             raise TwinaxError(
-                f"the module '{name or kind}' has a backward hook, which JAX's gradients would not call; remove it, or put "
-                "what it does into the loss"
+                f"the module '{name or kind}' has a backward hook, which JAX's gradients would not call; remove it, or "
+                "put what it does into the loss"
             )
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if tensor.device.type != "cpu":
@@ -70,30 +71,58 @@ def check_module(module: Any) -> None:
             raise TwinaxError(f"the parameter '{name}' has a hook on its gradient, which JAX would not call; remove it")
 
 
-def check_graph(exported: Any, module: Any) -> None:
-    """Refuse what a captured graph has and a function in JAX cannot have."""
-    import torch
+def check_graph(exported: Any, names: Sequence[str]) -> None:
+    """Refuse what a captured graph has and a function in JAX cannot have; `names` are those of the inputs in order."""
 
     signature = exported.graph_signature
-    written = dict.fromkeys(signature.user_inputs_to_mutate.values(), "the input")
-    written |= dict.fromkeys(getattr(signature, "parameters_to_mutate", {}).values(), "the parameter")
+    shown = dict(zip(signature.user_inputs, names, strict=True))
+    written = {shown[name]: "the input" for name in signature.user_inputs_to_mutate.values()}
+    for name in getattr(signature, "parameters_to_mutate", {}).values():
+        written[name.removeprefix("module.")] = "the parameter"
     for name, kind in written.items():
-        shown = name.removeprefix("module.")
         raise TwinaxError(
-            f"{LEAD}: {kind} '{shown}' is written to in place, and a function must leave what it is given; work on a copy "
-            f"({shown}.clone())"
+            f"{LEAD}: {kind} {name} is written to in place, and a function must leave what it is given; work on a copy "
+            f"({name}.clone())"
         )
-    for name, value in exported.constants.items():
-        if isinstance(value, torch.nn.Parameter):
-            raise TwinaxError(
-                f"{LEAD}: it reads a parameter of shape {tuple(value.shape)} ({name.removeprefix('module.')}) that is not "
-                "one of the module's own; give one module that holds all that is read, such as a torch.nn.ModuleDict"
-            )
+    check_constants(exported)
     known = set(signature.inputs_to_lifted_tensor_constants)
     for node in exported.graph.nodes:
         if node.op == "call_function":
             check_operator(node)
             check_masks(node, known)
+
+
+def check_constants(exported: Any) -> None:
+    """Refuse trained tensors of others: a capture would take their numbers of now for good."""
+    import torch
+
+    read = {value.data_ptr(): node for node, value in _constants(exported) if value.numel()}
+    if not read:
+        return
+    for one in gc.get_objects():
+        if issubclass(type(one), torch.Tensor) and one.is_leaf and one.requires_grad and one.device.type == "cpu":
+            if type(one).__module__.startswith("torch._subclasses") or one.data_ptr() not in read:
+                continue
+            node = read[one.data_ptr()]
+            user = next(iter(node.users), node)
+            line = innermost_line(user.meta.get("stack_trace") or "")
+            raise TwinaxError(
+                f"{LEAD}: it reads a trained tensor of shape {tuple(one.shape)} that is not one of the module's own "
+                "parameters; give one module that holds all that is read, such as a torch.nn.ModuleDict, with lone "
+                f"tensors as torch.nn.Parameter{at(line)}"
+            )
+
+
+def _constants(exported: Any) -> Iterator[tuple[Any, Any]]:
+    """Nodes of constants with their values."""
+    import torch
+
+    nodes = {node.name: node for node in exported.graph.nodes}
+    for one in exported.graph_signature.input_specs:
+        if one.kind.name == "CONSTANT_TENSOR":
+            value = exported.constants[one.target]
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                yield nodes[one.arg.name], value
 
 
 def check_operator(node: Any) -> None:
@@ -130,7 +159,7 @@ def check_masks(node: Any, known: Collection[str]) -> None:
         if index.op != "get_attr" and index.name not in known:
             raise TwinaxError(
                 f"{LEAD}: a mask that is computed, or kept in a buffer, picks a number of entries that is not known "
-                "beforehand; choose with torch.where, multiply by the mask, or make it a plain attribute where it never "
+                "beforehand; choose with torch.where, multiply by the mask, or make it a plain attribute if it never "
                 f"changes{at(innermost_line(node.meta.get('stack_trace') or ''))}"
             )
 

@@ -42,13 +42,57 @@ def as_tensors(tree: Any) -> Any:
     return unflatten([one(leaf) for leaf in leaves], structure)
 
 
-def signature_of(tree: Any) -> Signature:
-    """Structure, shapes, kinds of dtypes, and everything that is no array as it is."""
+def signature_of(tree: Any, rows: bool = True) -> Signature:
+    """Structure, shapes, kinds of dtypes, and everything that is no array as it is; perhaps without how many rows there
+    are, which is None where not all arrays have equally many."""
     leaves, structure = flatten(tree)
-    return (structure, *((tuple(leaf.shape), kind(leaf)) if hasattr(leaf, "shape") else leaf for leaf in leaves))
+    shapes = [tuple(leaf.shape) for leaf in leaves if hasattr(leaf, "shape")]
+    if not rows and (not shapes or len({shape[:1] for shape in shapes}) > 1 or not shapes[0]):
+        return (None,)
+    first = 0 if rows else 1
+    return (
+        structure,
+        rows,
+        *((tuple(leaf.shape)[first:], kind(leaf)) if hasattr(leaf, "shape") else leaf for leaf in leaves),
+    )
+
+
+def more_rows(example: Any, least: int = 4) -> Any:
+    """An example with several rows: of one row a capture would take that there is only ever one."""
+    leaves, structure = flatten(example)
+    few = [leaf for leaf in leaves if hasattr(leaf, "shape") and 0 < leaf.shape[0] < 2]
+    made = [leaf.repeat(least, *[1] * (leaf.ndim - 1)) if few and hasattr(leaf, "shape") else leaf for leaf in leaves]
+    return unflatten(made, structure)
+
+
+def any_rows(example: Any) -> Any:
+    """What tells PyTorch that the first axis of every array may have any size."""
+    import torch
+
+    leaves, structure = flatten(example)
+    made = [{0: torch.export.Dim.AUTO} if hasattr(leaf, "shape") else None for leaf in leaves]
+    return (unflatten(made, structure),)
 
 
 def kind(array: Any) -> str:
     """The dtype without its width, which JAX may have narrowed: float, int, uint8, bool."""
     name = str(array.dtype).removeprefix("torch.")
     return {"int64": "int", "int32": "int", "float64": "float", "float32": "float"}.get(name, name)
+
+
+def input_names(example: tuple[Any, ...], function: Any, skipped: int) -> tuple[str, ...]:
+    """What a person calls each leaf of the inputs: the function's argument, and the way into it."""
+    import inspect
+
+    from torch.utils import _pytree
+
+    try:
+        arguments = list(inspect.signature(function).parameters)[skipped:]
+    except (TypeError, ValueError):
+        arguments = []
+    names = []
+    for path, _ in _pytree.tree_flatten_with_path(example)[0]:
+        place = int(getattr(path[0], "idx"))  # noqa: B009  (keys of other kinds have none)
+        first = arguments[place] if place < len(arguments) else f"input {place}"
+        names.append(first + _pytree.keystr(path[1:]))
+    return tuple(names)

@@ -47,6 +47,25 @@ def operator(*names: str, promote: bool = False) -> Callable[[F], F]:
     return enter
 
 
+def operator_table() -> list[tuple[str, str, str]]:
+    """Every core operator of this PyTorch: its name, its kind, and "yes" or the reason why it is left out."""
+    import torch
+
+    import twinax.port.operators  # noqa: F401  (fills the table)
+
+    rows = []
+    for packet in sorted(dir(torch.ops.aten)):
+        overloads = getattr(getattr(torch.ops.aten, packet), "overloads", list)()
+        for overload in sorted(overloads):
+            if torch.Tag.core not in getattr(getattr(torch.ops.aten, packet), overload).tags:
+                continue
+            name = f"aten.{packet}.{overload}"
+            found = OPERATORS.get(name)
+            because = f"no, because {LEFT_OUT[name]}" if name in LEFT_OUT else "not yet"
+            rows.append((name, found.kind if found else "", "yes" if found else because))
+    return rows
+
+
 def leave_out(because: str, *names: str) -> None:
     """Say why operators are not in the table."""
     LEFT_OUT.update(dict.fromkeys(names, because))

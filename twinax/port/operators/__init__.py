@@ -2,7 +2,12 @@
 
 from twinax.port.operators import (
     backward,
+    borders,
+    convolution,
     creation,
+    distances,
+    fft,
+    grids,
     indexing,
     linear,
     norms,
@@ -10,14 +15,21 @@ from twinax.port.operators import (
     randomness,
     recurrent,
     reduction,
+    resampling,
     shape,
     sorting,
+    unfolding,
     windows,
 )
 
 __all__ = [
     "backward",
+    "borders",
+    "convolution",
     "creation",
+    "distances",
+    "fft",
+    "grids",
     "indexing",
     "linear",
     "norms",
@@ -25,7 +37,9 @@ __all__ = [
     "randomness",
     "recurrent",
     "reduction",
+    "resampling",
     "shape",
     "sorting",
+    "unfolding",
     "windows",
 ]

@@ -1,16 +1,55 @@
-"""Products of matrices, and convolutions."""
+"""Products of matrices and vectors."""
 
 from __future__ import annotations
+
+import jax.numpy as jnp
 
 from twinax.port._table import operator
 
 
-@operator("aten.mm.default", "aten.bmm.default", "aten.matmul.default")
+@operator("aten.mm.default", "aten.bmm.default", "aten.matmul.default", "aten.mv.default", "aten.dot.default")
 def matmul(a, b):
     return a @ b
 
 
-@operator("aten.addmm.default")
-def addmm(x, a, b, *, beta=1, alpha=1):
-    product = a @ b
-    return (x if beta == 1 else beta * x) + (product if alpha == 1 else alpha * product)
+@operator("aten.vdot.default")
+def vdot(a, b):
+    return jnp.conj(a) @ b
+
+
+@operator("aten.linear.default")
+def linear(x, weight, bias=None):
+    y = x @ weight.T
+    return y if bias is None else y + bias
+
+
+@operator("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")
+def add_product(x, a, b, *, beta=1, alpha=1):
+    return weighted_sum(x, a @ b, beta, alpha)
+
+
+@operator("aten.addbmm.default")
+def add_summed_products(x, a, b, *, beta=1, alpha=1):
+    return weighted_sum(x, jnp.einsum("bij,bjk->ik", a, b), beta, alpha)
+
+
+@operator("aten.addr.default")
+def add_outer_product(x, a, b, *, beta=1, alpha=1):
+    return weighted_sum(x, a[:, None] * b, beta, alpha)
+
+
+def weighted_sum(x, product, beta, alpha):
+    """PyTorch does not read `x` where beta is zero, so a NaN in it does no harm."""
+    product = product if alpha == 1 else alpha * product
+    if beta == 0:
+        return jnp.broadcast_to(product, jnp.broadcast_shapes(product.shape, x.shape))
+    return (x if beta == 1 else beta * x) + product
+
+
+@operator("aten._trilinear.default")
+def trilinear(a, b, c, expand_a, expand_b, expand_c, summed, unroll_axis=1):
+    """The product of three arrays with axes put in, summed over some axes; what nn.Bilinear computes."""
+    rank = a.ndim + len(expand_a)
+    names = [[axis for axis in range(rank) if axis not in expand] for expand in (expand_a, expand_b, expand_c)]
+    left = [axis for axis in range(rank) if axis not in summed]
+    return jnp.einsum(a, names[0], b, names[1], c, names[2], left, optimize="optimal")

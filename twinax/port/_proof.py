@@ -1,0 +1,197 @@
+"""The proof that a captured function is the person's: values and gradients, and where they first differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twinax.bridge import to_jax, to_numpy
+from twinax.engines import QUICK_COMPILE
+from twinax.noise import numpy_draws
+from twinax.parity import Evidence, Report, Row, counts_of, difference, likely_cause, precision
+from twinax.port._capture import Capture
+from twinax.port._evaluate import evaluate
+from twinax.port._reference import Answer, graph_answer, own_answer, weights_for
+from twinax.port._shapes import flatten, unflatten
+from twinax.port._where import first_difference
+
+NARROW_TOLERANCE = 1e-3
+"""Largest relative difference in the module's own precision, where the order of sums shows."""
+NARROW = " in its own precision"
+"""At the end of a rung."""
+SIDES = ("torch", "jax")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Inputs with which both sides are asked."""
+
+    name: str
+    inputs: Any
+    draws: Mapping[str, Any]
+
+
+def prove(function: Any, inputs: Any, tolerance: float = 1e-9) -> Report:
+    """Outputs, changed buffers and gradients by every parameter and input, in float64 on the example and on random
+    inputs like it, and in the module's own precision on the example. A difference names the first operator that makes
+    it."""
+    capture: Capture = function.capture(inputs)
+    rows: list[Row] = []
+    hint = None
+    for trial, wide in _trials(function, capture, inputs):
+        theirs, ours, graph = _ask(function, capture, trial, wide)
+        found = list(_rows(trial, theirs, ours, wide, function, capture, tolerance if wide else NARROW_TOLERANCE))
+        rows += found
+        if not all(row.ok for row in found):
+            hint = _cause(function, capture, trial, theirs, ours, found, wide, tolerance)
+            break
+    parameters = sum(p.numel() for p in function.module.parameters())
+    return Report(tuple(rows), SIDES, tolerance, "float64", parameters, hint)
+
+
+def _trials(function: Any, capture: Capture, inputs: Any) -> Iterator[tuple[Trial, bool]]:
+    draws = numpy_draws(capture.program.draws, 0, 0)
+    example = Trial("example", inputs, draws)
+    yield example, True
+    yield Trial("random inputs", inputs_like(inputs), numpy_draws(capture.program.draws, 1, 1)), True
+    if any(p.dtype.itemsize < 8 for p in function.module.parameters() if p.is_floating_point()):
+        yield example, False
+
+
+def inputs_like(example: Any, seed: int = 0) -> Any:
+    """Random inputs of the same kind: entries of an array change places, floats move by a tenth within its range."""
+    import torch
+
+    rng = np.random.default_rng(seed)
+
+    def one(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor) or not x.numel():
+            return x
+        flat = to_numpy(x.detach()).reshape(-1)
+        made = flat[rng.integers(0, flat.size, flat.size)]
+        if made.dtype.kind == "f" and not np.isin(flat, (0, 1)).all():
+            low, high = flat.min(), flat.max()
+            made = np.clip(made * (1 + 0.1 * rng.normal(size=made.size)), low, high).astype(flat.dtype)
+        return torch.from_numpy(made.reshape(tuple(x.shape)).copy()).to(x.dtype)
+
+    leaves, structure = flatten(example)
+    return unflatten([one(leaf) for leaf in leaves], structure)
+
+
+def _ask(function: Any, capture: Capture, trial: Trial, wide: bool) -> tuple[Answer, Answer, bool]:
+    """Both answers, and whether PyTorch's is that of the graph: the same draws can only be given to that."""
+    graph = bool(capture.program.draws)
+    weights: list[Any] = []
+
+    def weigh(outputs: list[Any]) -> list[Any]:
+        weights[:] = weights_for([x.detach().numpy() for x in outputs], function.loss is not None)
+        return weights
+
+    if graph:
+        theirs = graph_answer(capture, function, trial.inputs, weigh, trial.draws, wide)
+    else:
+        theirs = own_answer(function, trial.inputs, weigh, wide)
+    return theirs, _jax_answer(function, capture, trial, weights, wide), graph
+
+
+def _jax_answer(function: Any, capture: Capture, trial: Trial, weights: list[Any], wide: bool) -> Answer:
+    program = capture.program
+    with precision("float64" if wide else "float32"):
+        leaves, _ = flatten(trial.inputs)
+        inputs = [to_jax(_widened(x, wide), narrow="allow") if hasattr(x, "detach") else x for x in leaves]
+        named = {
+            name: to_jax(_widened(x.detach(), wide), narrow="allow")
+            for name, x in [*function.module.named_parameters(), *function.module.named_buffers()]
+        }
+        trained = {name: named[name] for name, p in function.module.named_parameters() if p.requires_grad}
+        by = {f"input {k}": x for k, x in enumerate(inputs) if hasattr(x, "dtype") and x.dtype.kind == "f"}
+        rest = {f"input {k}": x for k, x in enumerate(inputs) if f"input {k}" not in by and hasattr(x, "dtype")}
+
+        def total(differentiated: Any, arrays: Any) -> Any:
+            given = [{**differentiated, **arrays}.get(f"input {k}", x) for k, x in enumerate(inputs)]
+            held = {**named, **{name: x for name, x in differentiated.items() if name in named}}
+            outputs, changed = evaluate(program, held, held, given, trial.draws, wide=wide)
+            outputs = [x for x in outputs if hasattr(x, "dtype")]
+            value = jnp.zeros(())
+            for x, weight in zip(outputs, weights, strict=True):
+                if weight is not None:
+                    value = value + (jnp.where(jnp.isfinite(x), x, 0) * weight).sum()
+            return value, (outputs, changed)
+
+        compiled = jax.jit(jax.grad(total, has_aux=True), compiler_options=QUICK_COMPILE)
+        gradients, (outputs, changed) = compiled({**trained, **by}, rest)
+        buffers = {name: named[name] for name, _ in function.module.named_buffers()}
+        plain = jax.tree.map(np.asarray, (list(outputs), {**buffers, **changed}, gradients))
+    return Answer(*plain)
+
+
+def _widened(x: Any, wide: bool) -> Any:
+    return x.double() if wide and x.is_floating_point() else x
+
+
+def _rows(
+    trial: Trial, theirs: Answer, ours: Answer, wide: bool, function: Any, capture: Capture, tolerance: float
+) -> Iterator[Row]:
+    names = output_names(function, len(theirs.outputs))
+
+    def row(rung: str, name: str, theirs: Any, ours: Any) -> Row:
+        rung = rung if wide else f"{rung}{NARROW}"
+        found = difference(rung, name, "jax", "torch", ours, theirs, tolerance)
+        return found if found.ok else replace(found, note=", ".join(filter(None, (found.note, f"on the {trial.name}"))))
+
+    for name, a, b in zip(names, theirs.outputs, ours.outputs, strict=True):
+        yield row("values", name, a, b)
+    for name, a in theirs.buffers.items():
+        yield row("values", name, a, ours.buffers[name])
+    for name, a in theirs.gradients.items():
+        shown = capture.names[int(name[6:])] if name.startswith("input ") else name
+        yield row("gradients", f"{names[0] if function.loss else 'outputs'} d {shown}", a, ours.gradients[name])
+
+
+def output_names(function: Any, number: int) -> list[str]:
+    """What the arrays of a result are called."""
+    first = ["loss"] if function.loss else ["output"]
+    return (first + [f"{first[0]} {k}" for k in range(1, number)])[:number]
+
+
+def _cause(
+    function: Any,
+    capture: Capture,
+    trial: Trial,
+    theirs: Answer,
+    ours: Answer,
+    rows: list[Row],
+    wide: bool,
+    tolerance: float,
+) -> str:
+    """The first operator that differs, if one does; and what parity makes of the numbers."""
+    names = output_names(function, len(theirs.outputs))
+    term = names[0] if function.loss else "outputs"
+    values = {
+        side: {**dict(zip(names, one.outputs, strict=True)), "outputs": np.array(0.0)}
+        for side, one in zip(SIDES, (theirs, ours), strict=True)
+    }
+    gradients = {side: {term: one.gradients} for side, one in zip(SIDES, (theirs, ours), strict=True)}
+    row = next(row for row in rows if not row.ok)
+    row = replace(row, rung=row.rung.removesuffix(NARROW))
+    told = likely_cause(row, Evidence(values, gradients, counts_of(_arrays(trial.inputs))))
+    place = first_difference(function, capture, trial, tolerance)
+    if place is not None:
+        return f"{place}; {told}"
+    if not wide:
+        return "every operator agrees in float64, so this is rounding in the module's own precision."
+    return (
+        "every operator of the captured graph agrees, so the graph is not what the module does: Python state that "
+        "changes from call to call, numbers drawn outside of PyTorch, or a torch.autograd.Function with a backward of "
+        f"its own. {told}"
+    )
+
+
+def _arrays(inputs: Any) -> dict[str, Any]:
+    leaves, _ = flatten(inputs)
+    return {f"input {k}": to_numpy(x.detach()) for k, x in enumerate(leaves) if hasattr(x, "detach")}

@@ -1,0 +1,203 @@
+"""PyTorch's own answer: the person's code in float64, or the captured graph with given draws."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twinax.errors import TwinaxError
+from twinax.port._capture import Capture, wrapped
+from twinax.port._shapes import flatten
+from twinax.port._table import OPERATORS
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a side says, as NumPy arrays."""
+
+    outputs: list[Any]
+    buffers: dict[str, Any]
+    gradients: dict[str, Any]
+    """By the names of parameters, then of inputs."""
+
+
+def own_answer(function: Any, inputs: Any, weights: Any, wide: bool) -> Answer:
+    """What the person's module or loss says, on a copy of it."""
+    import torch
+
+    module = _copied(function.module)
+    with _doubles() if wide else contextlib.nullcontext():
+        module = module.double() if wide else module
+        whole = wrapped(module, function.loss)
+        leaves, structure = _leaves(inputs, wide)
+        result = whole(*structure(leaves))
+        outputs, _ = flatten(result)
+        parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        gradients = _gradients(outputs, weights, {**parameters, **dict(leaves)})
+        buffers = {name: _plain(buffer) for name, buffer in module.named_buffers()}
+    return Answer([_plain(x) for x in outputs if isinstance(x, torch.Tensor)], buffers, gradients)
+
+
+def graph_answer(
+    capture: Capture,
+    function: Any,
+    inputs: Any,
+    weights: Any,
+    draws: Mapping[str, Any],
+    wide: bool,
+    watch: Callable[[str, Any, Any, Any], None] | None = None,
+) -> Answer:
+    """What PyTorch makes of the captured graph, with draws in place of its own randomness; `watch` sees each node with
+    its arguments, options and value."""
+    import torch
+
+    program = capture.program
+    with _doubles() if wide else contextlib.nullcontext():
+        leaves, _ = _leaves(inputs, wide)
+        parameters = {name: _leaf(p, wide, p.requires_grad) for name, p in function.module.named_parameters()}
+        buffers = {name: _leaf(b, wide, False) for name, b in function.module.named_buffers()}
+        values = {node: parameters[name] for node, name in program.parameters.items()}
+        values |= {node: buffers[name] for node, name in program.buffers.items()}
+        specs = capture.exported.graph_signature.input_specs
+        given = [one.arg.name for one in specs if one.kind.name == "USER_INPUT"]
+        values |= {name: x for name, (_, x) in zip(given, leaves, strict=True)}
+        graph = capture.exported.graph_module
+        places = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
+        for one in specs:
+            if one.arg.name not in values:
+                values[one.arg.name] = _leaf(capture.exported.constants[one.target], wide, False)
+        drawn = {name: torch.from_numpy(np.array(draw)) for name, draw in draws.items()}
+        interpreter = _interpreter(graph, {k: x.double() if wide else x for k, x in drawn.items()}, watch)
+        found = interpreter.run(*(values[name] for name in places))
+        signature = capture.exported.graph_signature
+        outputs, changed = [], {}
+        for one, value in zip(signature.output_specs, found, strict=True):
+            if one.kind.name == "BUFFER_MUTATION":
+                changed[one.target.removeprefix("module.")] = value
+            elif isinstance(value, torch.Tensor):
+                outputs.append(value)
+        trained = {name: p for name, p in parameters.items() if p.requires_grad}
+        gradients = _gradients(outputs, weights, {**trained, **dict(leaves)})
+    return Answer(
+        [_plain(x) for x in outputs], {name: _plain(b) for name, b in {**buffers, **changed}.items()}, gradients
+    )
+
+
+def weights_for(outputs: list[Any], is_loss: bool) -> list[Any]:
+    """With what each output is weighed before all are added up and differentiated: a loss counts alone, as it is."""
+    rng = np.random.default_rng(0)
+    found: list[Any] = []
+    for place, x in enumerate(outputs):
+        if np.asarray(x).dtype.kind != "f" or (is_loss and place):
+            found.append(None)
+        else:
+            found.append(np.ones(()) if is_loss else rng.normal(size=np.shape(x)))
+    return found
+
+
+def _gradients(outputs: list[Any], weights: Any, by: Mapping[str, Any]) -> dict[str, Any]:
+    import torch
+
+    if weights is None:
+        return {}
+    outputs = [x for x in outputs if isinstance(x, torch.Tensor)]
+    total = None
+    for x, weight in zip(outputs, weights(outputs) if callable(weights) else weights, strict=True):
+        if weight is None or not x.requires_grad:
+            continue
+        finite = torch.where(torch.isfinite(x), x, torch.zeros_like(x))
+        part = (finite * torch.from_numpy(np.asarray(weight)).to(x.dtype)).sum()
+        total = part if total is None else total + part
+    wanted = {name: x for name, x in by.items() if isinstance(x, torch.Tensor) and x.requires_grad}
+    if total is None or not wanted:
+        return {name: np.zeros(tuple(x.shape)) for name, x in wanted.items()}
+    found = torch.autograd.grad(total, list(wanted.values()), allow_unused=True)
+    return {
+        name: np.zeros(tuple(x.shape)) if g is None else _plain(g)
+        for (name, x), g in zip(wanted.items(), found, strict=True)
+    }
+
+
+def _copied(module: Any) -> Any:
+    try:
+        return copy.deepcopy(module)
+    except RuntimeError as error:
+        raise TwinaxError(
+            f"the module cannot be copied for the proof ({' '.join(str(error).split())[:200]}); tensors that it keeps "
+            "between calls should be detached, or give check=False"
+        ) from error
+
+
+def _leaves(inputs: Any, wide: bool) -> tuple[list[tuple[str, Any]], Any]:
+    """Inputs as fresh tensors that can be differentiated by, with names, and what puts them back in their tree."""
+    from torch.utils import _pytree
+
+    leaves, structure = flatten(inputs)
+    named = [(f"input {k}", _leaf(x, wide, True)) for k, x in enumerate(leaves)]
+    return named, lambda pairs: _pytree.tree_unflatten([x for _, x in pairs], structure)
+
+
+def _leaf(value: Any, wide: bool, differentiated: bool) -> Any:
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return value
+    value = value.detach().clone()
+    if value.is_floating_point():
+        value = value.double() if wide else value
+        value.requires_grad_(differentiated)
+    return value
+
+
+def _plain(value: Any) -> Any:
+    from twinax.bridge import to_numpy
+
+    return np.array(to_numpy(value.detach())) if hasattr(value, "detach") else value
+
+
+@contextlib.contextmanager
+def _doubles() -> Iterator[None]:
+    """Inside, PyTorch makes doubles wherever code asks for narrower floats."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    narrow = (torch.float32, torch.float16, torch.bfloat16)
+
+    class Doubles(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            kwargs = {k: torch.float64 if v in narrow else v for k, v in (kwargs or {}).items()}
+            return func(*args, **kwargs)
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with Doubles():
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _interpreter(graph: Any, draws: Mapping[str, Any], watch: Any) -> Any:
+    import torch
+
+    class Interpreter(torch.fx.Interpreter):
+        def run_node(self, node: Any) -> Any:
+            value = self._value(node)
+            if watch is not None and node.op == "call_function":
+                arguments, options = self.fetch_args_kwargs_from_env(node)
+                watch(node.name, arguments, options, value)
+            return value
+
+        def _value(self, node: Any) -> Any:
+            if node.name not in draws:
+                return super().run_node(node)
+            arguments, options = self.fetch_args_kwargs_from_env(node)
+            options = {k: v for k, v in options.items() if k == "dtype"}
+            return OPERATORS[str(node.target)].function(*arguments, draw=draws[node.name], **options)
+
+    return Interpreter(graph)
