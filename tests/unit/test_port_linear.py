@@ -94,7 +94,7 @@ def test_convolutions(axes, transposed, stride, padding, dilation, groups):
     check_operator("aten.convolution.default", x, weight, bias, *each, transposed, extra, groups)
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(
     st.integers(1, 3), st.integers(1, 3), st.integers(0, 3), st.integers(1, 2), st.integers(7, 10), st.integers(1, 2)
 )

@@ -24,7 +24,7 @@ def tied(*shape):
     return RNG.integers(0, 3, shape).astype(float)
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 2), st.integers(1, 2), st.booleans(), st.integers(5, 9))
 def test_max_pool(kernel, stride, padding, dilation, ceil_mode, size):
     assume(padding <= kernel // 2 and size + 2 * padding > dilation * (kernel - 1))
@@ -32,7 +32,7 @@ def test_max_pool(kernel, stride, padding, dilation, ceil_mode, size):
     check_operator("aten.max_pool2d_with_indices.default", tied(2, 2, size, 6), *options)
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 2), st.booleans(), st.booleans(), st.integers(4, 9))
 def test_avg_pool(kernel, stride, padding, ceil_mode, count_include_pad, size):
     assume(padding <= kernel // 2)
@@ -95,7 +95,7 @@ def test_upsampling_of_other_ranks():
     check_operator("aten.upsample_bilinear2d.default", normal(2, 2, 3, 4), [7, 1], True)
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(st.integers(1, 3), st.integers(1, 2), st.integers(0, 2), st.integers(1, 3), st.booleans())
 def test_patches_and_back(kernel, dilation, padding, stride, batched):
     lead = (2,) if batched else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.tree_util as jtu
@@ -11,12 +12,13 @@ from twinax import tree
 from twinax.errors import require
 
 
-def as_torch_module(network: Any):
+def as_torch_module(network: Any, call: Callable[..., Any] | None = None):
     """An `nn.Module` with this network's weights (copied) and PyTorch's parameter names.
 
     It has `state_dict`, `.to`, hooks, and works with `torch.optim`. Tensors stay on their device, arrays of other
     frameworks come to the CPU. Leaves that are already
-    `nn.Parameter` are taken as they are, so an engine's own networks can be wrapped without a copy.
+    `nn.Parameter` are taken as they are, so an engine's own networks can be wrapped without a copy. What it does when
+    it is called is `call(network, *inputs)`, by default `network(*inputs)`.
 
     >>> module = as_torch_module(run.networks.policy)          # doctest: +SKIP
     >>> list(module.state_dict())                              # doctest: +SKIP
@@ -54,7 +56,8 @@ def as_torch_module(network: Any):
             return jtu.tree_unflatten(structure, parameters)
 
         def forward(self, *args, **kwargs):
-            return self.network()(*args, **kwargs)
+            network = self.network()
+            return network(*args, **kwargs) if call is None else call(network, *args, **kwargs)
 
     Wrapped.__name__ = Wrapped.__qualname__ = type(network).__name__
     return Wrapped()

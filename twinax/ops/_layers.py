@@ -40,7 +40,7 @@ def gru(x: Any, state: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any, bias_h
 
 
 def lstm(x: Any, state: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any, bias_hh: Any) -> tuple[Any, Any]:
-    size = weight_hh.shape[-1]
+    size = weight_hh.shape[0] // 4  # it has fewer columns where the hidden state is a projection
 
     def step(state, gates):
         # The rows are those of input, forget, new and output.

@@ -8,6 +8,7 @@
 from twinax.port._agent import Agent, make_agent
 from twinax.port._function import Function, function
 from twinax.port._indices import checked_indices
+from twinax.port._module import module
 from twinax.port._network import network
 from twinax.port._profile import Profile
 from twinax.port._step import Step
@@ -24,6 +25,7 @@ __all__ = [
     "checked_indices",
     "function",
     "make_agent",
+    "module",
     "network",
     "operator_table",
 ]

@@ -16,6 +16,7 @@ from twinax.parity import Report
 from twinax.port._batches import flags_of
 from twinax.port._capture import Capture, capture
 from twinax.port._evaluate import evaluate
+from twinax.port._refusals import check_module
 from twinax.port._shapes import any_rows, as_tensors, flatten, more_rows, signature_of, unflatten
 
 MANY = 5
@@ -52,6 +53,7 @@ class Function:
     def __init__(
         self, module: Any, example: tuple[Any, ...], loss: Callable[..., Any] | None = None, dynamic: bool = False
     ):
+        check_module(module)
         self.module = module
         self.loss = loss
         self.dynamic = dynamic

@@ -21,6 +21,7 @@ from twinax.port._evaluate import evaluate
 from twinax.port._function import Function
 from twinax.port._memory import Managed
 from twinax.port._profile import Profile, profile
+from twinax.port._refusals import check_module
 from twinax.port._shapes import signature_of, unflatten
 from twinax.port._updates import Target, Update, clipped, global_norm
 
@@ -65,6 +66,8 @@ class Step:
         check: bool = True,
     ):
         require("torch", "torch", "twinax.port")
+        check_module(module)
+        _check_precision(module)
         self.module = module
         self.updates = self.updates_of(loss, optimizer, clip_norm, clip_value)
         self.targets = tuple(targets)
@@ -320,9 +323,31 @@ def _updates(loss: Any, optimizer: Any, clip_norm: float = 0.0, clip_value: floa
 
 def _moved(module: Any, managed: Iterable[Managed], targets: Iterable[Target]) -> set[str]:
     """Parameters that a step may change."""
-    names = [name for name, _ in module.named_parameters()]
     found = {name for one in managed for name in one.parameters}
-    return found | {name for target in targets for name in target.pairs(names)}
+    return found | {name for target in targets for name in target.pairs(dict(module.named_parameters()))}
+
+
+def _check_precision(module: Any) -> None:
+    """Refuse parameters that a step cannot hold in one buffer, or JAX not at all."""
+    import torch
+
+    kinds = {name: p.dtype for name, p in module.named_parameters()}
+    for name, dtype in kinds.items():
+        if dtype not in (torch.float32, torch.float64):
+            raise TwinaxError(
+                f"the parameter '{name}' is {str(dtype)[6:]}; a step trains float32 or float64, so call module.float()"
+            )
+        first, other = next(iter(kinds.items()))
+        if dtype != other:
+            raise TwinaxError(
+                f"the parameter '{first}' is {str(other)[6:]} but '{name}' {str(dtype)[6:]}; a step has one precision, "
+                "so call module.float()"
+            )
+        if dtype == torch.float64 and not jax.config.read("jax_enable_x64"):
+            raise TwinaxError(
+                f"the parameter '{name}' is float64, which JAX has switched off; call "
+                "jax.config.update('jax_enable_x64', True) first, or module.float()"
+            )
 
 
 def _taken(tensor: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,16 +68,28 @@ class Target:
         check_range(self, "above 0 and at most 1", "tau")
         check_range(self, "at least 1", "every")
 
-    def pairs(self, names: Any) -> dict[str, str]:
+    def pairs(self, parameters: Mapping[str, Any]) -> dict[str, str]:
         """From the names of what follows to those of what it follows; refused unless both have the same."""
-        parts = [{n.removeprefix(f"{p}."): n for n in names if n.startswith(f"{p}.")} for p in (self.name, self.source)]
+        parts = [_below(parameters, part) for part in (self.name, self.source)]
         for part, found in zip((self.name, self.source), parts, strict=True):
             if not found:
                 raise TwinaxError(f"the module has no part '{part}' with parameters, which a target names")
         follower, leader = parts
         if odd := sorted(set(follower) ^ set(leader)):
             raise TwinaxError(f"'{self.name}' cannot follow '{self.source}': only one of them has '{odd[0]}'")
+        for key, name in follower.items():
+            shapes = [tuple(parameters[one].shape) for one in (name, leader[key])]
+            if shapes[0] != shapes[1]:
+                raise TwinaxError(
+                    f"'{self.name}' cannot follow '{self.source}': '{name}' has shape {shapes[0]} and '{leader[key]}' "
+                    f"{shapes[1]}"
+                )
         return {follower[key]: leader[key] for key in follower}
+
+
+def _below(names: Iterable[str], part: str) -> dict[str, str]:
+    """Names of a part of the module, by what follows it."""
+    return {name.removeprefix(f"{part}."): name for name in names if name.startswith(f"{part}.")}
 
 
 def global_norm(gradients: Mapping[str, Any]) -> Any:

@@ -1,45 +1,7 @@
-"""PyTorch's core operators in JAX, by kind; importing this fills the table."""
+"""PyTorch's core operators in JAX, one file for each kind; importing this fills the table."""
 
-from twinax.port.operators import (
-    backward,
-    borders,
-    convolution,
-    creation,
-    distances,
-    fft,
-    grids,
-    indexing,
-    linear,
-    norms,
-    pointwise,
-    randomness,
-    recurrent,
-    reduction,
-    resampling,
-    shape,
-    sorting,
-    unfolding,
-    windows,
-)
+import importlib
+import pkgutil
 
-__all__ = [
-    "backward",
-    "borders",
-    "convolution",
-    "creation",
-    "distances",
-    "fft",
-    "grids",
-    "indexing",
-    "linear",
-    "norms",
-    "pointwise",
-    "randomness",
-    "recurrent",
-    "reduction",
-    "resampling",
-    "shape",
-    "sorting",
-    "unfolding",
-    "windows",
-]
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -16,25 +16,19 @@ CUBIC = -0.75
 @operator("aten.grid_sampler_2d.default")
 def grid_sampler_2d(x, grid, interpolation, padding, align_corners):
     """`x` is [batch, channel, row, column], the grid [batch, down, across, (column, row)] on [-1, 1]."""
-    columns = pixels(grid[..., 0], x.shape[3], align_corners)
-    rows = pixels(grid[..., 1], x.shape[2], align_corners)
-
-    def inside(place, size):
-        return bounded(place, size, padding, align_corners)
-
-    def read(row, column):
-        # The taps of a cubic are brought inside one by one, those of other kinds before.
-        if interpolation == BICUBIC:
-            row, column = inside(row, x.shape[2]), inside(column, x.shape[3])
-        return pixel(x, row, column)
-
-    if interpolation == BICUBIC:
-        down, across = cubic(rows), cubic(columns)
-    else:
-        rows, columns = inside(rows, x.shape[2]), inside(columns, x.shape[3])
-        weights = one if interpolation == NEAREST else two
-        down, across = weights(rows), weights(columns)
-    return sum(sum(read(row, column) * b[:, None] for column, b in across) * a[:, None] for row, a in down)
+    sizes, places = x.shape[2:], (grid[..., 1], grid[..., 0])
+    taps = []
+    for size, place in zip(sizes, places, strict=True):
+        place = pixels(place, size, align_corners)
+        if interpolation == BICUBIC:  # here what is read is brought inside, for other kinds where it is read around
+            read, weights = cubic(place)
+            read = bounded(read, size, padding, align_corners)
+        else:
+            read, weights = (one if interpolation == NEAREST else two)(bounded(place, size, padding, align_corners))
+        taps.append((read, weights))
+    (rows, down), (columns, across) = taps
+    weights = down[:, None] * across
+    return jnp.sum(pixel(x, *jnp.broadcast_arrays(rows[:, None], columns)) * weights[:, :, :, None], (0, 1))
 
 
 def pixels(place, size, align_corners):
@@ -59,28 +53,31 @@ def bounded(place, size, padding, align_corners):
 
 
 def pixel(x, row, column):
-    """Pixels at whole places of each image, zero outside: [batch, channel, down, across]."""
+    """Pixels at whole places [tap, tap, batch, down, across], with channels after batch; zero outside."""
     height, width = x.shape[2:]
     there = (row >= 0) & (row <= height - 1) & (column >= 0) & (column <= width - 1)
     index = jnp.where(there, row, 0).astype(jnp.int32) * width + jnp.where(there, column, 0).astype(jnp.int32)
     flat = x.reshape(*x.shape[:2], -1)
-    found = jnp.take_along_axis(flat, index.reshape(index.shape[0], 1, -1), -1, mode="clip")
-    return jnp.where(there[:, None], found.reshape(*x.shape[:2], *row.shape[1:]), 0)
+    by_image = jnp.moveaxis(index, 2, 0).reshape(x.shape[0], 1, -1)
+    found = jnp.take_along_axis(flat, by_image, -1, mode="clip").reshape(*x.shape[:2], *row.shape[:2], *row.shape[3:])
+    return jnp.where(there[:, :, :, None], jnp.moveaxis(found, (2, 3), (0, 1)), 0)
 
 
 def one(place):
-    return [(jnp.round(lax.stop_gradient(place)), jnp.ones_like(place))]
+    """What is read for a place, along a new first axis, and how much each of it counts."""
+    return jnp.round(lax.stop_gradient(place))[None], jnp.ones_like(place)[None]
 
 
 def two(place):
     before = jnp.floor(lax.stop_gradient(place))
-    return [(before, before + 1 - place), (before + 1, place - before)]
+    return jnp.stack([before, before + 1]), jnp.stack([before + 1 - place, place - before])
 
 
 def cubic(place):
     before = jnp.floor(lax.stop_gradient(place))
     share = place - before
-    return [(before + k, kernel(share - k if k < 1 else k - share, k in (0, 1))) for k in (-1, 0, 1, 2)]
+    weights = [kernel(share + 1, False), kernel(share, True), kernel(1 - share, True), kernel(2 - share, False)]
+    return jnp.stack([before + k for k in (-1, 0, 1, 2)]), jnp.stack(weights)
 
 
 def kernel(distance, near):

@@ -20,10 +20,10 @@ def native_layer_norm(x, shape, weight, bias, eps):
 
 @operator("aten.native_group_norm.default")
 def native_group_norm(x, weight, bias, batch, channels, places, groups, eps):
-    """The groups are of neighbouring channels, each over all places."""
+    """The groups are of neighbouring channels, each over all places; in PyTorch gradients pass these statistics."""
     y, mean, rstd, _ = standardised(x.reshape(batch, groups, -1), (2,), eps)
     y = affine(y.reshape(x.shape), *(by_channel(one, x.ndim) for one in (weight, bias)))
-    return y, lax.stop_gradient(mean[..., 0]), lax.stop_gradient(rstd[..., 0])
+    return y, mean[..., 0], rstd[..., 0]
 
 
 @operator("aten._native_batch_norm_legit_functional.default")
