@@ -29,13 +29,19 @@ def doubles() -> Iterator[None]:
 
 
 def check_operator(
-    name: str, *arguments: Any, gradients: bool = True, tolerance: float = TOLERANCE, **options: Any
+    name: str,
+    *arguments: Any,
+    gradients: bool = True,
+    compiled: bool = True,
+    tolerance: float = TOLERANCE,
+    **options: Any,
 ) -> None:
     """`aten.add.Tensor` on these arguments gives in JAX what it gives in PyTorch, and the same gradients.
 
     Arrays are NumPy's or tensors, at any depth of lists; float arrays are differentiated by, under random weights of
-    every float result. Dtypes in options are PyTorch's.
+    every float result. Dtypes in options are PyTorch's. Uncompiled, masks are known, as a program's constants are.
     """
+    jit = jax.jit if compiled else lambda function: function
     with doubles():
         packet, overload = name.split(".")[1:]
         target = getattr(getattr(torch.ops.aten, packet), overload)
@@ -69,7 +75,7 @@ def check_operator(
             return list(found) if several else [found]
 
         arrays = [jnp.asarray(leaf.detach().numpy()) for leaf in leaves]
-        found = jax.jit(ours)(arrays)  # one compilation, where eager JAX would compile each step
+        found = jit(ours)(arrays)  # one compilation, where eager JAX would compile each step
         assert len(found) == len(theirs)
         for a, b in zip(found, theirs, strict=True):
             assert tuple(a.shape) == tuple(b.shape), (a.shape, b.shape)
@@ -91,7 +97,7 @@ def check_operator(
             results = ours(whole)
             return sum((results[k] * w).sum() for k, w in zip(outputs, weights, strict=True))
 
-        got = jax.jit(jax.grad(scalar))([arrays[k] for k in floats])
+        got = jit(jax.grad(scalar))([arrays[k] for k in floats])
         for a, b in zip(got, expected, strict=True):
             b = np.zeros(a.shape) if b is None else b.numpy(force=True)
             np.testing.assert_allclose(np.asarray(a), b, rtol=tolerance, atol=tolerance)

@@ -86,7 +86,8 @@ READS = [
 
 @pytest.mark.parametrize(("name", "arguments"), [(name, rest) for name, *rest in READS])
 def test_reads(name, arguments):
-    check_operator(f"aten.{name}", *arguments)
+    masks = name == "index.Tensor" and any(one is not None and one.dtype == bool for one in arguments[1])
+    check_operator(f"aten.{name}", *arguments, compiled=not masks)
 
 
 WRITES = [

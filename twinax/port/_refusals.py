@@ -159,8 +159,8 @@ def check_masks(node: Any, known: Collection[str]) -> None:
         if index.op != "get_attr" and index.name not in known:
             raise TwinaxError(
                 f"{LEAD}: a mask that is computed, or kept in a buffer, picks a number of entries that is not known "
-                "beforehand; choose with torch.where, multiply by the mask, or make it a plain attribute where it "
-                f"never changes{at(innermost_line(node.meta.get('stack_trace') or ''))}"
+                "beforehand; choose with torch.where, multiply by the mask, or make it a plain attribute if it never "
+                f"changes{at(innermost_line(node.meta.get('stack_trace') or ''))}"
             )
 
 

@@ -407,7 +407,7 @@ leave_out(
     "aten.unique_dim.default",
 )
 leave_out(
-    "it takes a number out of a tensor, which a compiled function cannot; compute with the tensor itself",
+    "a number is taken out of a tensor (.item(), float()), which a compiled function cannot; compute with the tensor",
     "aten._local_scalar_dense.default",
 )
 leave_out(
