@@ -69,7 +69,7 @@ def seeded(make, *arguments, **options):
         (nn.RNN, {"nonlinearity": "relu", "bidirectional": True, "dropout": 0.1}),
     ],
 )
-@pytest.mark.filterwarnings("ignore:dropout option adds dropout")
+@pytest.mark.filterwarnings("ignore:dropout option adds dropout", "ignore:LSTM with projections is not supported")
 def test_recurrent_stacks(kind, options, dtype):
     agree(seeded(kind, 3, 4, **options), torch.randn(5, 2, 3), dtype=dtype)
 
@@ -113,8 +113,7 @@ def test_networks_of_images_in_single_precision():
     agree(seeded(Residual), torch.randn(2, 3, 8, 8), dtype=torch.float32)
 
 
-@pytest.mark.parametrize("norm_first", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("norm_first, dtype", [(False, torch.float64), (True, torch.float32)])
 def test_transformer_layers(norm_first, dtype):
     options = {"batch_first": True, "norm_first": norm_first, "activation": "gelu"}
     encoder = seeded(nn.TransformerEncoderLayer, 8, 2, 12, **options).eval()

@@ -7,6 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from twinax import ops
 from twinax.port._table import operator
 from twinax.port.operators import windows
 from twinax.port.operators.convolution import convolution
@@ -108,5 +109,5 @@ def embedding_dense_backward(gradient, indices, rows, padding_row, scale_by_freq
     gradient = gradient.reshape(flat.shape[0], math.prod(gradient.shape[indices.ndim :]))
     if scale_by_frequency:
         gradient = gradient / jnp.zeros(rows, gradient.dtype).at[flat].add(1)[flat][:, None]
-    gradient = jnp.where((flat == padding_row)[:, None], 0, gradient)
+    gradient = ops.where((flat == padding_row)[:, None], 0, gradient)
     return jnp.zeros((rows, gradient.shape[1]), gradient.dtype).at[flat].add(gradient)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twinax import ops
 from twinax.port._table import operator
 
 
@@ -52,9 +53,9 @@ def slope(difference, found, p):
     if p == 1:
         return sign
     if p == float("inf"):  # all that reach the maximum have the whole slope
-        return jnp.where(size == found, sign, 0)
+        return ops.where(size == found, sign, 0)
     none = (found == 0) | (size == 0) if p < 1 else found == 0
-    safe = jnp.where(none, 1, found)
+    safe = ops.where(none, 1, found)
     if p == 2:
-        return jnp.where(none, 0, difference / safe)
-    return jnp.where(none, 0, sign * (jnp.where(none, 1, size) / safe) ** (p - 1))
+        return ops.where(none, 0, difference / safe)
+    return ops.where(none, 0, sign * (ops.where(none, 1, size) / safe) ** (p - 1))

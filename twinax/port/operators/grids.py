@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
+from twinax import ops
 from twinax.port._table import operator
 
 BILINEAR, NEAREST, BICUBIC = 0, 1, 2
@@ -44,23 +45,24 @@ def bounded(place, size, padding, align_corners):
         low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
         if high <= low:
             return jnp.zeros_like(place)
-        away = jnp.where(place < low, low - place, place - low)
+        away = ops.where(place < low, low - place, place - low)
         turns = lax.stop_gradient(jnp.floor(away / (high - low)))
         rest = away - turns * (high - low)
-        place = low + jnp.where(turns % 2 == 0, rest, high - low - rest)
-    place = jnp.where(place <= 0, 0, place)
-    return jnp.where(place >= size - 1, size - 1, place).astype(place.dtype)
+        place = low + ops.where(turns % 2 == 0, rest, high - low - rest)
+    place = ops.where(place <= 0, 0.0, place)
+    return ops.where(place >= size - 1, size - 1.0, place)
 
 
 def pixel(x, row, column):
     """Pixels at whole places [tap, tap, batch, down, across], with channels after batch; zero outside."""
     height, width = x.shape[2:]
     there = (row >= 0) & (row <= height - 1) & (column >= 0) & (column <= width - 1)
-    index = jnp.where(there, row, 0).astype(jnp.int32) * width + jnp.where(there, column, 0).astype(jnp.int32)
+    row, column = (ops.where(there, place, 0.0) for place in (row, column))
+    index = row.astype(jnp.int32) * width + column.astype(jnp.int32)
     flat = x.reshape(*x.shape[:2], -1)
     by_image = jnp.moveaxis(index, 2, 0).reshape(x.shape[0], 1, -1)
     found = jnp.take_along_axis(flat, by_image, -1, mode="clip").reshape(*x.shape[:2], *row.shape[:2], *row.shape[3:])
-    return jnp.where(there[:, :, :, None], jnp.moveaxis(found, (2, 3), (0, 1)), 0)
+    return ops.where(there[:, :, :, None], jnp.moveaxis(found, (2, 3), (0, 1)), 0)
 
 
 def one(place):
