@@ -200,7 +200,7 @@ LONE = torch.zeros(1, requires_grad=True)
     [
         (read_outside, r"read outside of PyTorch .* use .detach\(\)"),
         (decided, r"Python decides by a number inside a tensor.*test_port_function.py:\d+: return module"),
-        (taken, r"takes a number out of a tensor.*test_port_function.py:\d+: return module"),
+        (taken, r"a number is taken out of a tensor.*test_port_function.py:\d+: return module"),
         (written, r"the input x is written to in place.*x.clone\(\)"),
         (failing, r"KeyError.*nothing here.*test_port_function.py:\d+: raise KeyError"),
         (lambda module, x: (module(x) * OTHER(x)).sum(), r"a trained tensor of shape \(2,( 4)?\) that is not one of"),

@@ -16,6 +16,10 @@ from twinax.port._shapes import flatten
 from twinax.port._table import OPERATORS
 
 
+Weights = Callable[[list[Any]], list[Any]]
+"""From outputs to what each is weighed with before they are added up and differentiated; None where it does not count."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a side says, as NumPy arrays."""
@@ -26,7 +30,7 @@ class Answer:
     """By the names of parameters, then of inputs."""
 
 
-def own_answer(function: Any, inputs: Any, weights: Any, wide: bool) -> Answer:
+def own_answer(function: Any, inputs: Any, weights: Weights | None, wide: bool) -> Answer:
     """What the person's module or loss says, on a copy of it."""
     import torch
 
@@ -47,7 +51,7 @@ def graph_answer(
     capture: Capture,
     function: Any,
     inputs: Any,
-    weights: Any,
+    weights: Weights | None,
     draws: Mapping[str, Any],
     wide: bool,
     watch: Callable[[str, Any, Any, Any], None] | None = None,
@@ -100,14 +104,14 @@ def weights_for(outputs: list[Any], is_loss: bool) -> list[Any]:
     return found
 
 
-def _gradients(outputs: list[Any], weights: Any, by: Mapping[str, Any]) -> dict[str, Any]:
+def _gradients(outputs: list[Any], weights: Weights | None, by: Mapping[str, Any]) -> dict[str, Any]:
     import torch
 
     if weights is None:
         return {}
     outputs = [x for x in outputs if isinstance(x, torch.Tensor)]
     total = None
-    for x, weight in zip(outputs, weights(outputs) if callable(weights) else weights, strict=True):
+    for x, weight in zip(outputs, weights(outputs), strict=True):
         if weight is None or not x.requires_grad:
             continue
         finite = torch.where(torch.isfinite(x), x, torch.zeros_like(x))
