@@ -15,9 +15,9 @@ from twinax.port._capture import Capture, wrapped
 from twinax.port._shapes import flatten
 from twinax.port._table import OPERATORS
 
-
 Weights = Callable[[list[Any]], list[Any]]
-"""From outputs to what each is weighed with before they are added up and differentiated; None where it does not count."""
+"""From outputs to what each is weighed with before they are added up and differentiated; None for what does not
+count."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -54,16 +54,25 @@ def operator_table() -> list[tuple[str, str, str]]:
     import twinax.port.operators  # noqa: F401  (fills the table)
 
     rows = []
-    for packet in sorted(dir(torch.ops.aten)):
-        overloads = getattr(getattr(torch.ops.aten, packet), "overloads", list)()
-        for overload in sorted(overloads):
-            if torch.Tag.core not in getattr(getattr(torch.ops.aten, packet), overload).tags:
-                continue
-            name = f"aten.{packet}.{overload}"
-            found = OPERATORS.get(name)
-            because = f"no, because {LEFT_OUT[name]}" if name in LEFT_OUT else "not yet"
-            rows.append((name, found.kind if found else "", "yes" if found else because))
+    for packet, overload in sorted({tuple(name.split(".")) for name in _all_names()}):
+        if torch.Tag.core not in getattr(getattr(torch.ops.aten, packet), overload).tags:
+            continue
+        name = f"aten.{packet}.{overload}"
+        found = OPERATORS.get(name)
+        because = f"no, because {LEFT_OUT[name]}" if name in LEFT_OUT else "not yet"
+        rows.append((name, found.kind if found else "", "yes" if found else because))
     return rows
+
+
+def _all_names() -> Iterator[str]:
+    """Every operator of ATen that Python can call, as packet.overload; `dir` knows only those that were used."""
+    import torch
+
+    for schema in torch._C._jit_get_all_schemas():
+        packet = schema.name.removeprefix("aten::")
+        overload = schema.overload_name or "default"
+        if schema.name.startswith("aten::") and hasattr(getattr(torch.ops.aten, packet, None), overload):
+            yield f"{packet}.{overload}"
 
 
 def leave_out(because: str, *names: str) -> None:
