@@ -65,6 +65,11 @@ def test_max_pool_of_integers():
     check_operator("aten.max_pool2d_with_indices.default", -RNG.integers(1, 9, (1, 1, 5, 5)), [3, 3], [2, 2], [1, 1])
 
 
+@pytest.mark.parametrize("out", [1, 3, 5])
+def test_adaptive_average_over_one_axis(out):
+    check_operator("aten.adaptive_avg_pool1d.default", normal(2, 3, 7), [out])
+
+
 @pytest.mark.parametrize("out", [(1, 1), (2, 3), (5, 4), (6, 6), (7, 9), (4, 12)])
 def test_adaptive_pools(out):
     check_operator("aten._adaptive_avg_pool2d.default", normal(2, 2, 6, 8), out)

@@ -159,6 +159,11 @@ def larger(x, index, other, place, anyway=False):
     return jnp.where(better, other, x), jnp.where(better, place, index)
 
 
+@operator("aten.adaptive_avg_pool1d.default")
+def adaptive_avg_pool1d(x, out):
+    return adaptive_average(x, out)
+
+
 @operator("aten._adaptive_avg_pool2d.default")
 def adaptive_avg_pool2d(x, out):
     return adaptive_average(x, out)
