@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from twinax.port import operator_table  # noqa: E402
-from twinax.port._table import LEFT_OUT, OPERATORS  # noqa: E402
+from twinax.port import operator_table
+from twinax.port._table import LEFT_OUT, OPERATORS
 
 
 def test_every_core_operator_is_there_or_has_a_reason():
