@@ -54,6 +54,7 @@ _REWARDS: dict[str, type | str] = {
     "bag_modes": "twinax.envs._set_rewards:BagModes",
     "leaf_number": "twinax.envs._perfect_tree:LeafNumber",
     "ring": "twinax.envs._ring_graphs:Ring",
+    "learned_couplings": "twinax.envs._learned_couplings:LearnedCouplings",
 }
 _WORLDS: dict[str, type[World]] = {"treasurehunt": TreasureHunt, "cleanup": Cleanup}
 _CONTROLS: dict[str, type[Control]] = {

@@ -28,6 +28,17 @@ def _world(name: str, kind: type, hidden: list[int], batch: int, reward: str = "
 
 PRESETS: dict[str, Preset] = {
     "ising": _world("ising", Ising, [256] * 4, 256),
+    "learned_ising": Preset(
+        {
+            "env": mirror(Ising, name="learned_ising")(side=10, sigma=0.1),
+            "policy": {"hidden": [256] * 4},
+            "objective": {"residual_loss": "half"},
+            "energy": {"l1": 0.1},
+            "optimizer": {"learning_rate": 1e-2, "log_z_learning_rate": 1e-3, "energy_learning_rate": 1e-4},
+            "trainer": {"batch_size": 256, "steps": 20_000},
+        },
+        choose={"proxy": "learned_couplings"},
+    ),
     "set": _world("set", Sets, [256, 256], 16, "item_weights"),
     "bag": _world("bag", Bags, [256, 256], 16, "bag_modes"),
     "perfect_tree": _world("perfect_tree", PerfectTree, [64, 64], 16, "leaf_number"),
@@ -35,4 +46,4 @@ PRESETS: dict[str, Preset] = {
     "deceptive_2d": _grid("deceptive_2d", 2, 256, "deceptive"),
     "deceptive_4d": _grid("deceptive_4d", 4, 32, "deceptive"),
 }
-"""The two deceptive grids are those of the adaptive teacher's paper."""
+"""The two deceptive grids are those of the adaptive teacher's paper; couplings are learned with gfnx's settings."""
