@@ -179,7 +179,8 @@ class Rewarded(Environment):
 
     def measures(self, states: Any, weights: np.ndarray) -> dict[str, Any]:
         own: Any = getattr(self.reward, "measures", None)
-        return {**self.env.measures(states, weights), **(own(self, states, weights) if callable(own) else {})}
+        found: Any = own(self, states, weights) if callable(own) else {}
+        return {**self.env.measures(states, weights), **found}
 
     def test_states(self, seed: int) -> Any:
         return self.env.test_states(seed)

@@ -309,7 +309,7 @@ class GFlowNet(Problem):
             seen, traced = contrast(
                 self.env, state.networks, self.policy.backward, self.energy, observed, own, fresh.given
             )
-            fresh = joined(env, [fresh, traced]) if self.energy.retrace else fresh
+            fresh = fresh if traced is None else joined(env, [fresh, traced])
             fresh = dataclasses.replace(fresh, given=dataclasses.replace(given, contrast=seen))
         if carry.replay is not None:
             carry = dataclasses.replace(carry, replay=carry.replay.add(self.replay, env, fresh.last, fresh.actions))
