@@ -32,7 +32,6 @@ from twinax.gflownet._metrics import indices_of
 from twinax.gflownet._trajectories import Given
 from twinax.noise import below, numpy_draws
 
-
 sys.path.insert(0, str(Path(__file__).parent))
 from exact_couplings import likeliest_couplings
 from test_local_search import Walker, target
