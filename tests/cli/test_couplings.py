@@ -39,6 +39,19 @@ def test_a_run_learns_from_a_file_that_it_keeps(twinax):
     assert twinax("resume", "r", "trainer.steps=3").code == 0
     rows = [json.loads(line) for line in Path("r/metrics.jsonl").read_text().splitlines()]
     assert all(0 <= row["acceptance"] <= 1 for row in rows) and len(rows) == 3
+
+
+def test_any_number_of_spins_will_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savetxt("three.csv", [[1, 1, -1], [1, 1, 1]], fmt="%d", delimiter=",")
+    made = conf.build_problem(conf.compose(["env=spins", "env.number=3", "proxy.data=three.csv"]))
+    assert made.learns_energy and made.env.places == 3
+
+
+@pytest.mark.slow
+def test_a_report_shows_true_and_learned_couplings(twinax):
+    data()
+    assert twinax("train", *SMALL, "proxy.data=spins.npz", "trainer.steps=2").code == 0
     assert twinax("report", "r").code == 0
     page = Path("r/report.html").read_text()
     assert "-log RMSE of J" in page and "Couplings J" in page and "Pseudo-likelihood" in page

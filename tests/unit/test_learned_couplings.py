@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import twinax as tx
-from twinax.envs import Ising, LearnedCouplings, Sets, Spins, SpinState, check_env
+from twinax.envs import Ising, LearnedCouplings, PlainSpins, Sets, Spins, SpinState, check_env
 from twinax.errors import TwinaxError
 
 SPINS = np.array([[1, -1, 1, 1], [-1, -1, 1, 1], [1, 1, 1, 1]])
@@ -79,6 +79,11 @@ def test_rules_and_reward_fit_together():
     assert env.log_partition != learned.log_partition
 
 
+def test_any_number_of_spins_will_do():
+    env = PlainSpins(3).with_reward(LearnedCouplings(np.array([[1, 1, -1], [1, 1, 1]])))
+    assert check_env(env).done == 8 and env.log_partition == pytest.approx(3 * np.log(2))
+
+
 def test_measures_are_those_of_a_slow_loop():
     fields = np.array([0.2, 0.0, -0.3, 0.1])
     env = Spins.of(MATRIX, fields).with_reward(LearnedCouplings(SPINS, 2 * MATRIX))
@@ -144,6 +149,9 @@ def write(path, content):
             lambda at: tx.gflownet.problem(Ising(3).with_reward(LearnedCouplings(SPINS))),
             "the data have 4 columns, but the world has 9 spins",
         ),
+        (lambda at: tx.gflownet.problem(PlainSpins(3).with_reward(LearnedCouplings())), "no couplings of its own"),
+        (lambda at: tx.gflownet.problem(PlainSpins(3)).init(0) and PlainSpins(3).log_reward(None), "has no reward"),
+        (lambda at: PlainSpins(1), "number is 1; it must be at least 2"),
         (lambda at: tx.gflownet.problem(Sets(4, 2).with_reward(LearnedCouplings(SPINS))), "Sets has none"),
     ],
 )

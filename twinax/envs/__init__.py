@@ -27,6 +27,7 @@ from twinax.envs._molecules import Molecules, Properties
 from twinax.envs._peptides import Peptides
 from twinax.envs._perfect_tree import LeafNumber, PerfectTree
 from twinax.envs._phylogeny import ForestState, Parsimony, PhylogeneticTree
+from twinax.envs._plain_spins import PlainSpins
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
@@ -101,6 +102,7 @@ __all__ = [
     "Peptides",
     "PerfectTree",
     "PhylogeneticTree",
+    "PlainSpins",
     "PointMaze",
     "Properties",
     "QM9Small",

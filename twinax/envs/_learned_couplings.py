@@ -14,7 +14,7 @@ from twinax.arguments import checked
 from twinax.envs._frozen_array import FrozenArray
 from twinax.envs._rewarded import Rewarded
 from twinax.envs._spin_data import SUMMED, SpinData, every_system, given_spins, log_weights, simulated_spins
-from twinax.envs._spins import Ising, Spins, SpinState
+from twinax.envs._spins import SpinState, SpinSystem
 from twinax.errors import TwinaxError
 from twinax.parts import Picture, Title
 from twinax.types import Array, Float
@@ -82,15 +82,15 @@ class LearnedCouplings:
         """Files that it was made from."""
         return tuple(one for one in (self.data, self.couplings) if isinstance(one, Path))
 
-    def _system(self, env: Any) -> Ising | Spins:
+    def _system(self, env: Any) -> SpinSystem:
         """The world of spins; one sentence for any other, and for one that the data do not fit."""
         world = env
         while isinstance(world, Rewarded):
             world = world.env
-        if not isinstance(world, Ising | Spins):
+        if not isinstance(world, SpinSystem):
             raise TwinaxError(
                 f"LearnedCouplings pays spins, and {type(world).__name__} has none; take tx.envs.Ising or "
-                "tx.envs.Spins, env=ising on the command line"
+                "tx.envs.PlainSpins, env=ising or env=spins on the command line"
             )
         if self.given is not None and (columns := self.given.spins.shape[1]) != world.places:
             raise TwinaxError(
@@ -101,6 +101,8 @@ class LearnedCouplings:
     def learnable(self, env: Any) -> dict[str, np.ndarray]:
         """J before anything is learned."""
         places = self._system(env).places
+        if self.given is None:
+            self._spins(env)  # what cannot be simulated is said before anything is made of it
         return {J: np.zeros((places, places))}
 
     def constants(self, env: Any) -> dict[str, np.ndarray]:

@@ -35,6 +35,7 @@ _ENVIRONMENTS: dict[str, type[Environment] | str] = {
     "perfect_tree": "twinax.envs._perfect_tree:PerfectTree",
     "rings": "twinax.envs._ring_graphs:RingGraphs",
     "ising": "twinax.envs._spins:Ising",
+    "spins": "twinax.envs._plain_spins:PlainSpins",
 }
 _REWARDS: dict[str, type | str] = {
     "uniform": Uniform,

@@ -11,7 +11,7 @@ import numpy as np
 from twinax.envs._dag_data import read_csv
 from twinax.envs._frozen_array import FrozenArray
 from twinax.envs._spin_samples import sample_spins
-from twinax.envs._spins import Ising, Spins
+from twinax.envs._spins import Ising, Spins, SpinSystem
 from twinax.errors import TwinaxError
 from twinax.npz_files import read_npz
 
@@ -45,8 +45,13 @@ def given_spins(data: Any, couplings: Any) -> SpinData:
 
 
 @functools.lru_cache(maxsize=8)
-def simulated_spins(world: Ising | Spins, number: int, seed: int) -> np.ndarray:
+def simulated_spins(world: SpinSystem, number: int, seed: int) -> np.ndarray:
     """Systems from a world's own law: exactly where all of them can be looked at, by parallel tempering otherwise."""
+    if not isinstance(world, Ising | Spins):
+        raise TwinaxError(
+            f"{type(world).__name__} has no couplings of its own from which data could be simulated; give data of your "
+            "own, proxy.data=FILE on the command line"
+        )
     if world.places > SUMMED:
         return sample_spins(world, number, seed=seed)
     systems = every_system(world.places)

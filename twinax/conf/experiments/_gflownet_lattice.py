@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twinax.conf._mirror import mirror
 from twinax.conf._registry import Preset
-from twinax.envs import Bags, Hypergrid, Ising, PerfectTree, RingGraphs, Sets
+from twinax.envs import Bags, Hypergrid, Ising, PerfectTree, PlainSpins, RingGraphs, Sets
 
 
 def _grid(name: str, dim: int, side: int, reward: str) -> Preset:
@@ -28,6 +28,7 @@ def _world(name: str, kind: type, hidden: list[int], batch: int, reward: str = "
 
 PRESETS: dict[str, Preset] = {
     "ising": _world("ising", Ising, [256] * 4, 256),
+    "spins": _world("spins", PlainSpins, [256, 256], 128, "learned_couplings"),
     "learned_ising": Preset(
         {
             "env": mirror(Ising, name="learned_ising")(side=10, sigma=0.1),
