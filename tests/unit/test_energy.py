@@ -197,21 +197,25 @@ def test_a_run_goes_on_in_another_mode(first, tmp_path):
 
 
 def test_what_is_measured_and_shown_is_that_of_the_couplings_as_they_are():
-    engine = make_engine(small(), mode="jax", chunk=10)
+    made = small()
+    engine = make_engine(made, mode="jax", chunk=10)
     engine.start(0)
-    engine.run(30)
-    state, found = engine.state(), engine.evaluate()
-    matrix = np.float64(state.networks.energy[J])
+    engine.run(10)
+    matrix, state = np.round(random_couplings(4), 2), engine.state()
+    networks = Networks(state.networks.policy, state.networks.log_z, {J: matrix.astype(np.float32)})
+    state = dataclasses.replace(state, networks=networks)
+    engine.load(state)
+    found = engine.evaluate()
     systems = np.array(list(itertools.product([-1.0, 1.0], repeat=4)))
     log_z = np.logaddexp.reduce(np.einsum("bi,ij,bj->b", systems, matrix, systems))
-    assert abs(log_z - 4 * np.log(2)) > 1e-3
     assert found["log_z_error"] == pytest.approx(found["log_z"] - log_z, abs=1e-5)
+    # Bounds of the partition function as it is: objects of the upper one follow what has been learned.
+    assert found["elbo"] < log_z - 1 and found["eubo"] > log_z
     assert found["kl"] > 0 and 0 < found["total_variation"] < 1
-    np.testing.assert_allclose(found["picture/couplings/learned"], matrix, atol=1e-7)
-    made = small()
+    np.testing.assert_allclose(found["picture/couplings/learned"], matrix, atol=1e-6)
     for objects in (made.use.sample(state, 5, 0), made.use.top_k(state, 3)):
         x = np.float64(objects.states.spins)
-        np.testing.assert_allclose(objects.log_rewards, np.einsum("bi,ij,bj->b", x, matrix, x), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(objects.log_rewards, np.einsum("bi,ij,bj->b", x, matrix, x), rtol=1e-5, atol=1e-6)
     assert "log_z" not in made.present.describe() and {"acceptance", "contrast_loss"} <= set(made.judge.titles)
 
 
