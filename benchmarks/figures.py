@@ -170,7 +170,9 @@ def recipe_table(recipe: dict) -> str:
     )
 
 
-GALLERY = "hypergrid sequences bitseq tfbind8 qm9 dag ising set bag perfect_tree rings phylo molecules".split()
+GALLERY = (
+    "hypergrid sequences bitseq tfbind8 qm9 dag ising couplings set bag perfect_tree rings phylo molecules".split()
+)
 GALLERY_COLUMNS = (
     "objects", "parameters", "steps x batch", "training", "compilation", "exact TV", "log Z error", "correlation",
     "modes found",
