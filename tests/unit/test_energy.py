@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import jax
@@ -13,9 +14,9 @@ import numpy as np
 import pytest
 
 import twinax as tx
-from twinax import parity, tree
+from twinax import ops, parity, tree
 from twinax.engines import make_engine
-from twinax.envs import Ising, LearnedCouplings, Spins
+from twinax.envs import Hypergrid, Ising, LearnedCouplings, Spins
 from twinax.errors import TwinaxError, UnknownName
 from twinax.gflownet import (
     EnergyOptions,
@@ -171,9 +172,34 @@ def test_trajectories_to_the_data_are_learned_from_when_asked():
     np.testing.assert_array_equal(here.spins, batch.last.spins)
 
 
+@dataclass(frozen=True)
+class Heights:
+    """A reward of a person's own, on a grid: each coordinate pays what is learned of its value."""
+
+    cells: tuple[tuple[int, int], ...]
+
+    def learnable(self, env):
+        return {"heights": np.zeros((env.dim, env.side))}
+
+    constants = learnable
+
+    def observed(self, env):
+        return env.states_of(np.array(self.cells))
+
+    def log_reward(self, env, state):
+        heights = env.constant("heights", state.position)
+        here = state.position[..., None] == ops.arange(env.side, state.position)
+        return ops.sum(ops.where(here, heights[None], 0.0), (-2, -1))
+
+
+CELLS = tuple(map(tuple, np.random.default_rng(0).choice(3, (200, 2), p=[0.6, 0.3, 0.1]).tolist()))
+GRID = Hypergrid(2, 3).with_reward(Heights(CELLS))
+
+
 CASES = {
     "trajectory balance": small(),
     "forward looking": small("forward_looking", rounds=2, accept="barker", retrace=True, steps=0),
+    "several lengths": small(env=GRID),
 }
 
 
@@ -217,6 +243,28 @@ def test_what_is_measured_and_shown_is_that_of_the_couplings_as_they_are():
         x = np.float64(objects.states.spins)
         np.testing.assert_allclose(objects.log_rewards, np.einsum("bi,ij,bj->b", x, matrix, x), rtol=1e-5, atol=1e-6)
     assert "log_z" not in made.present.describe() and {"acceptance", "contrast_loss"} <= set(made.judge.titles)
+
+
+def test_a_reward_of_ones_own_is_learned_where_trajectories_have_several_lengths():
+    """The likeliest law of two coordinates that pay apart is the product of their frequencies."""
+    steps, seen = 400, np.array(CELLS)
+    made = problem(
+        GRID,
+        batch_size=64,
+        policy=PolicyOptions(hidden=(32, 32)),
+        optimizer=tx.Optimizer(
+            learning_rate=5e-3, rates={"log_z": 0.1, "energy": 2e-2}, decay_steps=steps, decay_to=0.01
+        ),
+        energy=EnergyOptions(steps=3),
+    )
+    engine = make_engine(made, mode="jax", chunk=200)
+    engine.start(0)
+    engine.run(steps)
+    heights = np.float64(engine.state().networks.energy["heights"])
+    learned = np.exp(heights) / np.exp(heights).sum(1, keepdims=True)
+    wanted = np.stack([np.bincount(column, minlength=3) for column in seen.T]) / len(seen)
+    np.testing.assert_allclose(learned, wanted, atol=0.04)
+    assert np.abs(wanted - 1 / 3).max() > 0.2 and engine.evaluate()["total_variation"] < 0.05
 
 
 def test_it_learns_the_likeliest_couplings():

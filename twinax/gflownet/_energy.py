@@ -38,8 +38,8 @@ class EnergyOptions:
     batch_size: int = 256
     """Data that are drawn for each update; every one has a fake."""
     steps: int = 0
-    """Actions that are undone for a fake; 0 undoes all of them, so that what is proposed does not depend on the
-    datum."""
+    """Actions that are undone for a fake; 0 undoes all of them, so that what is proposed does not depend on the datum.
+    Where trajectories have several lengths, the number is drawn evenly from 1 to this, or to the longest for 0."""
     rounds: int = 1
     """Proposals that are made one after the other from each datum, each from the last that was accepted."""
     accept: str = "metropolis"
