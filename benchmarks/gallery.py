@@ -65,6 +65,8 @@ WORLDS = {
     "exploration.epsilon=0.5 exploration.epsilon_steps=2000 objective.residual_loss=squared " + FADES.format(4000),
     "ising": "env=ising env.side=3 env.sigma=0.1 policy.hidden=[128,128] optimizer.learning_rate=2e-3 "
     "exploration.epsilon=0.1 " + FADES.format(4000),
+    "couplings": "env=ising env.side=3 env.sigma=0.2 proxy=learned_couplings policy.hidden=[128,128] "
+    "trainer.batch_size=128 optimizer.learning_rate=3e-3 optimizer.energy_learning_rate=5e-3 " + FADES.format(1500),
     "set": "env=set env.number=10 env.size=5 trainer.batch_size=64 " + FADES.format(1500),
     "bag": "env=bag env.letters=4 env.draws=9 trainer.batch_size=64 exploration.epsilon=0.3 "
     "optimizer.learning_rate=4e-3 " + FADES.format(4000),
@@ -126,6 +128,13 @@ def picture(name: str, problem: Any, run: Any) -> str:
     """Write the picture of a run; says what it shows."""
     target = IMAGES / f"gallery_{name}.png"
     drawn = problem.present.drawings(run.state)
+    if problem.learns_energy:
+        found = problem.judge.pictures["couplings"]
+        world = problem.world(run.networks.energy)
+        measured = world.measures(world.observed(), np.ones(len(world.observed().done)))
+        arrays = {name: measured[f"picture/couplings/{name}"] for name in found.labels}
+        side_by_side([arrays["true"], arrays["learned"]], target, ("true couplings J", "learned"), "")
+        return "true and learned couplings"
     if "best" in drawn:
         entry = drawn["best"]
         shown = list(entry.arrays)[:SHOWN]
@@ -167,7 +176,12 @@ def montage(images: list[np.ndarray], captions: list[str], target: Path) -> None
     save(Image.fromarray(sheet), target)
 
 
-def side_by_side(maps: list[np.ndarray], target: Path) -> None:
+def side_by_side(
+    maps: list[np.ndarray],
+    target: Path,
+    titles: tuple[str, str] = ("target", "learned"),
+    label: str = "probability",
+) -> None:
     """Target and learned distribution: two maps with one scale, or two curves where there is one axis."""
     if maps[0].shape[0] == 1:
         figure, axes = plt.subplots(figsize=(5.2, 2.6), layout="constrained")
@@ -178,11 +192,12 @@ def side_by_side(maps: list[np.ndarray], target: Path) -> None:
         axes.legend(frameon=False)
     else:
         figure, both = plt.subplots(1, 2, figsize=(6.2, 3.0), layout="constrained")
-        for axes, shown, title in zip(both, maps, ("target", "learned"), strict=True):
-            drawn = axes.imshow(shown, vmin=0, vmax=max(each.max() for each in maps), cmap="viridis", origin="lower")
+        low, high = min(0.0, *(each.min() for each in maps)), max(each.max() for each in maps)
+        for axes, shown, title in zip(both, maps, titles, strict=True):
+            drawn = axes.imshow(shown, vmin=low, vmax=high, cmap="viridis", origin="lower")
             axes.set_title(title, fontsize=10)
             axes.set(xticks=[], yticks=[])
-        figure.colorbar(drawn, ax=both, shrink=0.85, label="probability")
+        figure.colorbar(drawn, ax=both, shrink=0.85, label=label)
     finish(figure, target)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import twinax as tx
 from twinax.parts import Picture
-from twinax.runs import images, pictures
+from twinax.runs import images, maps, pictures
 
 
 class Painted(tx.envs.Hypergrid):
@@ -59,3 +59,12 @@ def test_only_images_are_drawn():
     assert images.drawing({"a": np.zeros((3, 3)), "b": np.zeros((3, 3, 4), np.uint8)}, Picture("x", "images")) is None
     drawn = images.drawing({str(k): image for k in range(30)}, Picture("x", "images"))
     assert drawn is not None and drawn.size == (2.6 * 4, 2.7 * 3), "twelve at most, four in a row"
+
+
+def test_a_map_of_both_signs_has_nothing_in_the_middle():
+    figures = pytest.importorskip("matplotlib.figure")
+    for low, wanted in ((-3.0, (-3.0, 3.0)), (0.0, (0.0, 2.0))):
+        figure = figures.Figure()
+        maps.drawing({"a": np.array([[low, 1.0]]), "b": np.array([[0.0, 2.0]])}, Picture("J")).paint(figure)
+        scales = [panel.images[0].get_clim() for panel in figure.axes[:2]]
+        assert scales == [wanted, wanted], "all panels have one scale, which leaves nothing out"

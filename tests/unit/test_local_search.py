@@ -41,9 +41,9 @@ WORLDS = {"ragged": (GRID, 3), "fixed length": (BitStrings(3), 2)}
 class Walker:
     """All transitions of one world, by its rules, one path after the other."""
 
-    def __init__(self, env, options: LocalSearchOptions):
+    def __init__(self, env, options: LocalSearchOptions, policy=None):
         self.env, self.options, self.graph = env, options, enumerate_states(env)
-        self.policy = random_policy(env, seed=3)
+        self.policy = policy or random_policy(env, seed=3)
         states = self.graph.states
         out = self.policy(env.observe(states))
         self.log_pf = ops.log_softmax(out.forward_logits, env.forward_mask(states))

@@ -66,6 +66,7 @@ def test_a_world_without_the_field_keeps_its_rules():
 def test_every_member_of_the_contract_is_the_worlds():
     own = {"log_reward", "log_energy", "reward", "with_reward", "watch", "constant"}
     own |= {"num_modes", "mode", "modes", "log_partition", "measures", "titles"}  # of the world's own reward
+    own |= {"learnable", "observed"}  # of the reward that is given
     contract = {name for name, _ in inspect.getmembers(Environment) if not name.startswith("_")}
     assert contract - own <= set(vars(Rewarded)), "a member that is not handed on has the default's answer"
 

@@ -19,7 +19,18 @@ PACKAGES = ["twinax.envs", "twinax.gflownet", "twinax.iqn", "twinax.networks", "
 with install_import_hook(PACKAGES, "beartype.beartype"):
     from twinax import gflownet, iqn, offline, ppo
     from twinax.engines import make_engine
-    from twinax.envs import Acrobot, CartPole, Cleanup, GridReward, Hypergrid, Pendulum, PointMaze, TreasureHunt
+    from twinax.envs import (
+        Acrobot,
+        CartPole,
+        Cleanup,
+        GridReward,
+        Hypergrid,
+        Ising,
+        LearnedCouplings,
+        Pendulum,
+        PointMaze,
+        TreasureHunt,
+    )
     from twinax.envs.biped import ROBOTS, VARIED, make_biped, mirror_motion
     from twinax.gflownet._exploration import sample_actions
 
@@ -50,6 +61,9 @@ def hypergrids():
     yield "trajectories of the replay", gflownet.problem(env, batch_size=4, policy=policy, replay=replay)
     policy = gflownet.PolicyOptions(hidden=(8,), backward="maxent")
     yield "numbers of paths", gflownet.problem(Uncounted(dim=2, side=4), batch_size=4, policy=policy)
+    spins = Ising(2).with_reward(LearnedCouplings(samples=9))
+    energy = gflownet.EnergyOptions(batch_size=3, steps=2, rounds=2, l1=0.1, retrace=True)
+    yield "learned couplings", gflownet.problem(spins, batch_size=4, policy=policy, energy=energy)
 
 
 def hunts():

@@ -22,10 +22,12 @@ from twinax.envs._grid_tiers import Tiers
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
+from twinax.envs._learned_couplings import LearnedCouplings
 from twinax.envs._molecules import Molecules, Properties
 from twinax.envs._peptides import Peptides
 from twinax.envs._perfect_tree import LeafNumber, PerfectTree
 from twinax.envs._phylogeny import ForestState, Parsimony, PhylogeneticTree
+from twinax.envs._plain_spins import PlainSpins
 from twinax.envs._probes import PROBES
 from twinax.envs._reference import Feature, Reference
 from twinax.envs._registries import CONTROLS, ENVIRONMENTS, REWARDS, WORLDS
@@ -88,6 +90,7 @@ __all__ = [
     "Ising",
     "ItemWeights",
     "LeafNumber",
+    "LearnedCouplings",
     "LinearGaussian",
     "MazeState",
     "Molecules",
@@ -99,6 +102,7 @@ __all__ = [
     "Peptides",
     "PerfectTree",
     "PhylogeneticTree",
+    "PlainSpins",
     "PointMaze",
     "Properties",
     "QM9Small",

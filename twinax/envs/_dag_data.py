@@ -55,7 +55,7 @@ def given(data: Any, graph: Any, standardise: bool) -> Observations:
     and, if they are known, `graph` and `names`. A `graph` that is given besides wins."""
     if isinstance(data, str | Path):
         where = str(data)
-        samples, names, known = _read_npz(Path(data)) if where.endswith(".npz") else (*_read_csv(Path(data)), None)
+        samples, names, known = _read_npz(Path(data)) if where.endswith(".npz") else (*read_csv(Path(data)), None)
     else:
         where, names, known = "the data", None, None
         samples = _numbers(data.values if isinstance(data, FrozenArray) else data, where)
@@ -76,7 +76,7 @@ def read_graph(graph: Any) -> np.ndarray:
     """A matrix that a person gave, as an array or as a CSV file of zeros and ones."""
     if isinstance(graph, FrozenArray):
         return graph.values
-    return _read_csv(Path(graph))[0] if isinstance(graph, str | Path) else _numbers(graph, "the true graph")
+    return read_csv(Path(graph))[0] if isinstance(graph, str | Path) else _numbers(graph, "the true graph")
 
 
 def check_graph(graph: np.ndarray, number: int) -> None:
@@ -132,7 +132,8 @@ def _read_npz(path: Path) -> tuple[np.ndarray, tuple[str, ...] | None, np.ndarra
     return _numbers(arrays["samples"], str(path)), names, graph
 
 
-def _read_csv(path: Path) -> tuple[np.ndarray, tuple[str, ...] | None]:
+def read_csv(path: Path) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """Numbers of a CSV file, and the names in its first row if it has any."""
     try:
         rows = [row for row in csv.reader(path.read_text(encoding="utf-8-sig").splitlines()) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -15,7 +15,7 @@ from twinax import ops
 from twinax.envs.state_rows import rows_of, show, without_done
 from twinax.errors import TwinaxError
 from twinax.networks import width
-from twinax.parts import Title
+from twinax.parts import Picture, Title
 from twinax.types import Array, Bool, Float, Int
 
 
@@ -30,6 +30,8 @@ class Environment(ABC):
 
     titles: ClassVar[Mapping[str, Title]] = {}
     """How reports show what `measures` gives."""
+    pictures: ClassVar[Mapping[str, Picture]] = {}
+    """How reports draw arrays that `measures` gives as picture/NAME/ARRAY, by the name of the picture."""
 
     _made_by = "such as tx.envs.Hypergrid(dim=2, side=8), or a subclass of tx.envs.Environment with your rules"
 
@@ -127,11 +129,7 @@ class Environment(ABC):
         Rules ask for them with `constant(name, like)`. Engines give them to their programs as data, so that they are
         converted once and never compiled in. A reward that is a record may have `constants(env)` of its own.
         """
-        own: Any = getattr(getattr(self, "reward", None), "constants", None)
-        if not callable(own):
-            return {}
-        arrays: dict[str, np.ndarray] = own(self)  # type: ignore[assignment]
-        return arrays
+        return self._of_reward("constants", {})
 
     def constant(self, name: str, like: Any) -> Array:
         """One of the constants, in the framework of an array."""
@@ -145,6 +143,23 @@ class Environment(ABC):
         bound = copy.copy(self)
         object.__setattr__(bound, "_given", dict(constants))
         return bound
+
+    def learnable(self) -> dict[str, np.ndarray]:
+        """First values of those constants that a GFlowNet learns from data while it samples; by default, of those in
+        the `learnable(env)` of the reward, where it has such a method.
+
+        A reward with parameters reads them with `constant(name, like)`, as it reads all of its constants.
+        """
+        return self._of_reward("learnable", {})
+
+    def observed(self) -> Any:
+        """The data that constants are learned from, as finished NumPy states; by default, the `observed(env)` of the
+        reward, where it has such a method."""
+        return self._of_reward("observed", None)
+
+    def _of_reward(self, name: str, otherwise: Any) -> Any:
+        method: Any = getattr(getattr(self, "reward", None), name, None)
+        return method(self) if callable(method) else otherwise
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -196,11 +211,8 @@ class Environment(ABC):
     @property
     def log_partition(self) -> float | None:
         """log Z where it is known without an enumeration; by default, where the reward has `log_partition(env)`."""
-        known: Any = getattr(getattr(self, "reward", None), "log_partition", None)
-        if not callable(known):
-            return None
-        value: Any = known(self)
-        return float(value)
+        value = self._of_reward("log_partition", None)
+        return None if value is None else float(value)
 
     def with_reward(self, reward: Any) -> Environment:
         """The same world, paying by another reward.

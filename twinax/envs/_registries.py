@@ -35,6 +35,7 @@ _ENVIRONMENTS: dict[str, type[Environment] | str] = {
     "perfect_tree": "twinax.envs._perfect_tree:PerfectTree",
     "rings": "twinax.envs._ring_graphs:RingGraphs",
     "ising": "twinax.envs._spins:Ising",
+    "spins": "twinax.envs._plain_spins:PlainSpins",
 }
 _REWARDS: dict[str, type | str] = {
     "uniform": Uniform,
@@ -54,6 +55,7 @@ _REWARDS: dict[str, type | str] = {
     "bag_modes": "twinax.envs._set_rewards:BagModes",
     "leaf_number": "twinax.envs._perfect_tree:LeafNumber",
     "ring": "twinax.envs._ring_graphs:Ring",
+    "learned_couplings": "twinax.envs._learned_couplings:LearnedCouplings",
 }
 _WORLDS: dict[str, type[World]] = {"treasurehunt": TreasureHunt, "cleanup": Cleanup}
 _CONTROLS: dict[str, type[Control]] = {

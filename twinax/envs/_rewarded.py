@@ -13,7 +13,7 @@ import numpy as np
 from twinax.envs._black_box import BlackBox
 from twinax.envs._environment import Environment
 from twinax.errors import TwinaxError
-from twinax.parts import Title
+from twinax.parts import Picture, Title
 from twinax.types import Array, Bool, Float, Int
 
 
@@ -70,7 +70,11 @@ class Rewarded(Environment):
 
     @property
     def titles(self) -> Mapping[str, Title]:  # type: ignore[override]
-        return self.env.titles
+        return {**self.env.titles, **getattr(self.reward, "titles", {})}
+
+    @property
+    def pictures(self) -> Mapping[str, Picture]:  # type: ignore[override]
+        return {**self.env.pictures, **getattr(self.reward, "pictures", {})}
 
     @property
     def num_actions(self) -> int:
@@ -106,7 +110,7 @@ class Rewarded(Environment):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        return self.env.files
+        return (*self.env.files, *getattr(self.reward, "files", ()))
 
     @property
     def observation_size(self) -> int:
@@ -174,7 +178,9 @@ class Rewarded(Environment):
         return self.env.distance(one, other)
 
     def measures(self, states: Any, weights: np.ndarray) -> dict[str, Any]:
-        return self.env.measures(states, weights)
+        own: Any = getattr(self.reward, "measures", None)
+        found: Any = own(self, states, weights) if callable(own) else {}
+        return {**self.env.measures(states, weights), **found}
 
     def test_states(self, seed: int) -> Any:
         return self.env.test_states(seed)

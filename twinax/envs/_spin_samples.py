@@ -41,7 +41,7 @@ def sample_spins(
     rng = np.random.default_rng(seed)
     couplings = world.couplings()
     pull = couplings + couplings.T
-    fields = np.full(world.places, world.field) if isinstance(world, Ising) else world.constants()["fields"]
+    fields = world.pulls()
     # Between 1 and the hottest in equal ratios.
     beta = hottest ** (np.arange(replicas) / max(replicas - 1, 1))
     # Places first: a place is then a row of all systems.

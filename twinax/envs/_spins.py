@@ -104,6 +104,14 @@ class SpinSystem(Environment):
         # k spins can have been written in k! orders, whichever was the last.
         return ops.zeros(state.spins.shape, state.spins, "float32")
 
+    def couplings(self) -> np.ndarray:
+        """J of the world's own log R = x^T J x + h^T x, (places, places), with nothing on the diagonal."""
+        raise NotImplementedError
+
+    def pulls(self) -> np.ndarray:
+        """h, (places,)."""
+        raise NotImplementedError
+
     def text(self, objects: Any, index: int) -> str:
         return "".join("-.+"[spin + 1] for spin in np.asarray(objects)[index])
 
@@ -161,8 +169,10 @@ class Ising(SpinSystem):
         return value if math.isfinite(value) else None
 
     def couplings(self) -> np.ndarray:
-        """sigma A as a matrix, (places, places)."""
         return self.sigma * torus(self.side)
+
+    def pulls(self) -> np.ndarray:
+        return np.full(self.places, self.field)
 
     def measures(self, states: SpinState, weights: np.ndarray) -> dict[str, Any]:
         spins = np.asarray(states.spins)
@@ -237,13 +247,14 @@ class Spins(SpinSystem):
         return len(self.matrix)
 
     def constants(self) -> dict[str, np.ndarray]:
-        fields = np.array(self.fields) if self.fields else np.zeros(self.places)
-        return {"couplings": self.couplings(), "fields": fields}
+        return {"couplings": self.couplings(), "fields": self.pulls()}
 
     def couplings(self) -> np.ndarray:
-        """J as a matrix with nothing on its diagonal."""
         matrix = np.array(self.matrix)
         return matrix - np.diag(np.diag(matrix))
+
+    def pulls(self) -> np.ndarray:
+        return np.array(self.fields) if self.fields else np.zeros(self.places)
 
     def log_reward(self, state: SpinState) -> Float[Array, " batch"]:
         couplings, fields = (self.constant(name, state.spins) for name in ("couplings", "fields"))

@@ -1,6 +1,7 @@
 """GFlowNets: objectives, policies, trajectories, exact and sampled metrics."""
 
 from twinax.gflownet import objectives
+from twinax.gflownet._energy import EnergyOptions
 from twinax.gflownet._exploration import Exploration
 from twinax.gflownet._likelihood import likelihood_draws, log_probabilities
 from twinax.gflownet._local_search import LocalSearchOptions
@@ -13,6 +14,7 @@ from twinax.gflownet._targets import TargetOptions
 from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout
 
 __all__ = [
+    "EnergyOptions",
     "Exploration",
     "GFlowNet",
     "LocalSearchOptions",

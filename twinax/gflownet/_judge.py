@@ -14,6 +14,7 @@ from twinax import ops, tree
 from twinax.envs import Enumeration, Environment
 from twinax.envs.state_rows import pick, size_of
 from twinax.gflownet import _exact, _metrics, objectives
+from twinax.gflownet._energy import held_energy
 from twinax.gflownet._likelihood import likelihood_draws, log_probabilities
 from twinax.gflownet._metrics import Samples
 from twinax.gflownet._reading import Reader
@@ -53,6 +54,12 @@ TITLES = {
     ),
     "sampled_total_variation": Title(
         "Sampled total variation", "From recent samples; sampling alone keeps it above 0."
+    ),
+    "acceptance": Title(
+        "Acceptance", "Share of proposals from data that were accepted as fakes, by Metropolis-Hastings."
+    ),
+    "contrast_loss": Title(
+        "Contrast", "Mean log R of fakes minus that of data: what the learned reward is taught by; 0 is no difference."
     ),
     "length": Title("Trajectory length", "Mean number of steps in a trajectory."),
     "log_reward": Title("log reward", "Mean over the batch."),
@@ -102,7 +109,8 @@ class Judging:
         }
 
     def measure(self, state: State, draws, tables) -> Metrics:
-        networks, env = self.problem.judged(state), self.problem.env.given(tables.get("constants", {}))
+        networks = self.problem.judged(state)
+        env = self.problem.env.given({**tables.get("constants", {}), **held_energy(networks)})
 
         def estimates(trajectories):
             return score(env, networks, trajectories, self.problem.policy.backward, self.problem.needs)
@@ -111,10 +119,13 @@ class Judging:
         scores = estimates(fresh)
         measured = {"elbo": objectives.log_z_estimates(scores), "modes": state.carry.modes, "fresh": fresh.last}
         measured["log_z"] = self.problem.objective.log_z(scores)
-        measured |= {"objects": state.carry.objects, "added": state.carry.added}
+        measured |= {"objects": state.carry.objects, "added": state.carry.added, "energy": held_energy(networks)}
         if "states" in tables:
-            last = tables["cumulative"].shape[0] - 1
-            index = ops.clip(ops.searchsorted(tables["cumulative"], ops.cast(draws["target"], "float32")), 0, last)
+            cumulative = tables["cumulative"]
+            if networks.energy is not None:  # the target moves with what is learned
+                cumulative = ops.cast(ops.cumsum(ops.softmax(env.log_reward(tables["objects"]))), "float32")
+            last = cumulative.shape[0] - 1
+            index = ops.clip(ops.searchsorted(cumulative, ops.cast(draws["target"], "float32")), 0, last)
             objects = tree.map_leaves(lambda x: ops.take(x, ops.cast(index, "int32")), tables["objects"])
             walks = undo(env, networks, self.problem.policy.backward, objects, draws["undo"])
             measured["eubo"] = objectives.log_z_estimates(estimates(walks))
@@ -135,8 +146,14 @@ class Judging:
             measured |= {"test_log_p": log_p, "test_error": error}
         return measured
 
-    def _towards(self, graph: Enumeration | None, measured: Mapping[str, Any]) -> Enumeration | None:
-        """The enumerated world with what the objective learns towards in place of log R, where a prior has its part."""
+    def _towards(self, env: Environment, measured: Mapping[str, Any]) -> Enumeration | None:
+        """The enumerated world with what the objective learns towards in place of log R, where a prior has its part or
+        the reward is learned."""
+        graph = self.problem.graph
+        if graph is not None and measured["energy"]:
+            paid = np.full(len(graph.done), -np.inf)
+            paid[graph.done] = env.log_reward(pick(graph.states, np.flatnonzero(graph.done)))
+            graph = graph._replace(log_reward=paid)
         if graph is None or "prior" not in measured:
             return graph
         prior = _metrics.learned_distribution(graph, measured["prior"])[graph.done]
@@ -146,9 +163,9 @@ class Judging:
         return graph._replace(log_reward=wanted)
 
     def summarise(self, measured: Mapping[str, Any]) -> Metrics:
-        env = self.problem.env
+        env = self.problem.world(measured["energy"])
         env.watch()
-        graph = self._towards(self.problem.graph, measured)
+        graph = self._towards(env, measured)
         objects = _metrics.stored(Samples(measured["objects"], measured["added"], measured["modes"]))
         metrics: Metrics = {
             "log_z": float(measured["log_z"]),

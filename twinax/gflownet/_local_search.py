@@ -53,8 +53,8 @@ class LocalSearchOptions:
         return self.accept != "reward" and not env.fixed_length
 
 
-def search_draws(env: Environment, options: LocalSearchOptions, batch: int) -> dict[str, Draw]:
-    """What `local_search` needs, rounds first."""
+def search_draws(env: Environment, options: LocalSearchOptions, batch: int, name: str = "search") -> dict[str, Draw]:
+    """What `local_search` and `walk` need, rounds first."""
     if not options.rounds:
         return {}
     forward = rollout_draws(env, batch)["action"].shape
@@ -63,7 +63,7 @@ def search_draws(env: Environment, options: LocalSearchOptions, batch: int) -> d
     shapes = {"undo": undo_draws(env, batch).shape, "redo": (again, *forward[1:]), "accept": (batch,)}
     if options.varied(env):
         shapes["steps"] = (batch,)
-    return {f"search/{name}": Draw((options.rounds, *shape)) for name, shape in shapes.items()}
+    return {f"{name}/{key}": Draw((options.rounds, *shape)) for key, shape in shapes.items()}
 
 
 def local_search(
@@ -76,7 +76,27 @@ def local_search(
     given: Given,
 ) -> Trajectories:
     """A trajectory to each proposal, round after round."""
-    env, batch = env.given(given.constants), draws["accept"].shape[1]
+    batch = draws["accept"].shape[1]
+    _, (states, actions, length), _ = walk(env, networks, backward, options, objects, draws, given)
+
+    def together(x):
+        return ops.move_axis(x, 0, 1).reshape(x.shape[1], options.rounds * batch, *x.shape[3:])
+
+    return Trajectories(tree.map_leaves(together, states), together(actions), length.reshape(-1), given)
+
+
+def walk(
+    env: Environment,
+    networks: Networks,
+    backward: str,
+    options: LocalSearchOptions,
+    objects: Any,
+    draws: Mapping[str, Any],
+    given: Given,
+) -> tuple[Any, tuple[Any, Array, Array], Bool[Array, "rounds batch"]]:
+    """The objects after the last round; states, actions and lengths of all proposals, rounds first; and which of them
+    were accepted."""
+    env = env.given(given.constants)
 
     def once(current: Any, own: Mapping[str, Any]):
         old, new, possible = proposal(env, networks, backward, options, current, own)
@@ -86,14 +106,10 @@ def local_search(
             constants = Given(given.constants)
             scores = [score(env, networks, dataclasses.replace(one, given=constants), backward) for one in (old, new)]
             better = possible & accepted(accept_log_ratio(*scores), own["accept"], options.accept)
-        return _chosen(better, new.last, current), (new.states, new.actions, new.length)
+        return _chosen(better, new.last, current), ((new.states, new.actions, new.length), better)
 
-    _, (states, actions, length) = ops.scan(once, objects, dict(draws))
-
-    def together(x):
-        return ops.move_axis(x, 0, 1).reshape(x.shape[1], options.rounds * batch, *x.shape[3:])
-
-    return Trajectories(tree.map_leaves(together, states), together(actions), length.reshape(-1), given)
+    last, (proposals, better) = ops.scan(once, objects, dict(draws))
+    return last, proposals, better
 
 
 def proposal(

@@ -152,6 +152,9 @@ class Networks(eqx.Module):
     policy: Callable[[Any], Outputs]
     """`Policy`, `SeparatePolicy`, or a network of one's own as `Headed`."""
     log_z: Array | None
+    energy: dict[str, Array] | None = None
+    """What the reward learns from data, such as couplings, by the names of the world's constants; None for a reward
+    that is given."""
 
 
 def init_networks(

@@ -20,6 +20,7 @@ from twinax.errors import TwinaxError
 from twinax.gflownet import objectives
 from twinax.gflownet._backward_losses import backward_losses, held_still
 from twinax.gflownet._conditions import check_conditions, sound_states
+from twinax.gflownet._energy import EnergyOptions, contrast, energy_draws, energy_losses, held_energy
 from twinax.gflownet._exploration import Exploration, scheduled
 from twinax.gflownet._judge import PICTURES, TITLES, Judging
 from twinax.gflownet._lessons import lesson, replay_draws
@@ -75,6 +76,8 @@ class GFlowNet(Problem):
     """What is remembered of finished objects and trained on again."""
     search: LocalSearchOptions = LocalSearchOptions()
     """How fresh objects are varied."""
+    energy: EnergyOptions = EnergyOptions()
+    """How the reward is learned from data, where it is one that can be."""
 
     def __post_init__(self):
         if self.batch_size < (0 if self.replay.file else 1):
@@ -128,6 +131,7 @@ class GFlowNet(Problem):
             _ = self._first_replay  # a file that cannot be used is said before anything is made of it
         if not all(np.abs(self.log_z) < HIGHEST):
             raise TwinaxError(f"the initial log Z is {self.log_z}; every entry must be finite, and below {HIGHEST:g}")
+        self._check_energy()
 
     def _check_kept(self) -> None:
         """Where the backward policy learns from trajectories of the replay, there have to be some."""
@@ -147,6 +151,42 @@ class GFlowNet(Problem):
                 f"replay.backward={self.replay.backward} to draw; leave it out"
             )
 
+    def _check_energy(self) -> None:
+        """What is learned, and what is remembered of earlier rewards, have to fit together."""
+        if not self.learns_energy:
+            if self.energy != EnergyOptions():
+                raise TwinaxError(
+                    f"energy says how a reward is learned from data, but that of {self.env} is given; choose a reward "
+                    "that is learned, such as proxy=learned_couplings, or leave energy out"
+                )
+            return
+        if self.replay.batch_size:
+            raise TwinaxError(
+                f"replay.batch_size is {self.replay.batch_size}, but the reward is learned, and a replay remembers "
+                "what objects were worth before; set it to 0 (energy.retrace=true trains on trajectories to the data)"
+            )
+        if not self.batch_size:
+            raise TwinaxError("the batch size is 0, but a learned reward needs fresh trajectories; make it at least 1")
+
+    @property
+    def learns_energy(self) -> bool:
+        """Whether the reward is learned from data."""
+        return bool(self._learnable)
+
+    @functools.cached_property
+    def _learnable(self) -> dict[str, np.ndarray]:
+        return self.env.learnable()
+
+    @functools.cached_property
+    def _observed(self) -> Any:
+        return self.env.observed()
+
+    def world(self, energy: Mapping[str, Any]) -> Environment:
+        """The world that pays by what is learned, for NumPy states and in float64."""
+        if not energy:
+            return self.env
+        return self.env.given({**self._constants, **{name: np.asarray(x, np.float64) for name, x in energy.items()}})
+
     @property
     def needs(self) -> frozenset[str]:
         """Optional scores that the objective uses."""
@@ -155,7 +195,12 @@ class GFlowNet(Problem):
     @property
     def in_update(self) -> int:
         """Trajectories of an update, fresh ones and others."""
-        return self.finished + self.replay.batch_size
+        return self.finished + self.replay.batch_size + self.retraced
+
+    @property
+    def retraced(self) -> int:
+        """Trajectories to data that an update learns from, too."""
+        return self.energy.batch_size if self.learns_energy and self.energy.retrace else 0
 
     @property
     def finished(self) -> int:
@@ -171,6 +216,9 @@ class GFlowNet(Problem):
         rng = np.random.default_rng(seed)
         log_z = np.array(self.log_z, np.float32) if "log_z" in self.needs else None
         networks = init_networks(rng, self.env, self.policy, "log_flow" in self.needs, log_z, self.network)
+        if self.learns_energy:
+            energy = {name: np.array(first, np.float32) for name, first in self._learnable.items()}
+            networks = Networks(networks.policy, networks.log_z, energy)
         return State(
             networks=networks,
             targets=self.targets.init(networks, self.objective.prior),
@@ -193,11 +241,15 @@ class GFlowNet(Problem):
         fresh: dict[str, Draw] = {}
         if self.batch_size:
             fresh = rollout_draws(self.env, self.batch_size) | search_draws(self.env, self.search, self.batch_size)
+        if self.learns_energy:
+            fresh |= energy_draws(self.env, self.energy)
         return {**fresh, **replay_draws(self.env, self.replay, self.policy)}
 
     def inputs(self) -> Inputs:
-        constants = self._constants
-        return Inputs(settings=self.exploration.settings(), data={"constants": constants} if constants else {})
+        data: dict[str, Any] = {"constants": self._constants} if self._constants else {}
+        if self.learns_energy:
+            data["observed"] = self._observed
+        return Inputs(settings=self.exploration.settings(), data=data)
 
     @functools.cached_property
     def _constants(self) -> dict[str, np.ndarray]:
@@ -252,12 +304,19 @@ class GFlowNet(Problem):
             own, backward = below(draws, "search"), self.policy.backward
             found = local_search(self.env, state.networks, backward, self.search, fresh.last, own, given)
             fresh = joined(env, [fresh, found])
+        if self.learns_energy:
+            own, observed = below(draws, "energy"), inputs.data["observed"]
+            seen, traced = contrast(
+                self.env, state.networks, self.policy.backward, self.energy, observed, own, fresh.given
+            )
+            fresh = fresh if traced is None else joined(env, [fresh, traced])
+            fresh = dataclasses.replace(fresh, given=dataclasses.replace(given, contrast=seen))
         if carry.replay is not None:
             carry = dataclasses.replace(carry, replay=carry.replay.add(self.replay, env, fresh.last, fresh.actions))
         return carry, fresh
 
     def _given(self, state: State, inputs: Inputs) -> Given:
-        return Given(inputs.data.get("constants", {}), state.targets)
+        return Given({**inputs.data.get("constants", {}), **held_energy(state.networks)}, state.targets)
 
     def _lesson(self, state: State, fresh: Trajectories | None, own, inputs: Inputs) -> tuple[Trajectories, Any]:
         return lesson(self.env, state, self.replay, self.policy, fresh, own, self._given(state, inputs))
@@ -274,10 +333,13 @@ class GFlowNet(Problem):
         s = self.scores(networks, batch, size)
         apart = backward_losses(self.env, self.policy.backward, s, self.batch_size, self.replay.batch_size)
         loss, terms = two_results(self.objective(held_still(s) if apart else s))
+        shown = {"log_reward": ops.mean(s.log_reward), "length": ops.mean(ops.cast(batch.length, s.log_reward))}
+        if networks.energy is not None:
+            learned, seen = energy_losses(self.env, networks.energy, batch.given, self.energy)
+            apart, shown = {**apart, **learned}, {**shown, **seen}
         if apart:
             parts = {**(terms.parts or {"objective_loss": loss}), **apart}
             loss, terms = loss + sum(apart.values()), dataclasses.replace(terms, parts=parts)
-        shown = {"log_reward": ops.mean(s.log_reward), "length": ops.mean(ops.cast(batch.length, s.log_reward))}
         if s.log_z is not None:
             shown["log_z"] = s.log_z
         arrays = terms.arrays
@@ -309,7 +371,7 @@ class GFlowNet(Problem):
     def judge(self) -> Judge:
         judging = Judging(self)
         functions = judging.draws, judging.tables, judging.measure, judging.summarise
-        return Judge(*functions, titles={**TITLES, **self.env.titles}, pictures=PICTURES)
+        return Judge(*functions, titles={**TITLES, **self.env.titles}, pictures={**PICTURES, **self.env.pictures})
 
     @property
     def prove(self) -> Prove:
@@ -337,7 +399,9 @@ class GFlowNet(Problem):
         facts = {"environment": repr(self.env), "objective": self.objective.name, "batch_size": self.batch_size}
         # Told before the first step, so a large world is not walked through for it.
         if (self.env.num_states or DESCRIBED + 1) <= DESCRIBED and self.graph is not None:
-            facts |= {"states": int(self.graph.done.sum()), "log_z": self.graph.log_z}
+            facts["states"] = int(self.graph.done.sum())
+            if not self.learns_energy:
+                facts["log_z"] = self.graph.log_z
         return facts
 
 
@@ -358,6 +422,7 @@ def problem(
     targets: TargetOptions | None = None,
     replay: ReplayOptions | None = None,
     local_search: LocalSearchOptions | None = None,
+    energy: EnergyOptions | None = None,
 ) -> GFlowNet:
     """A GFlowNet on an environment.
 
@@ -366,7 +431,8 @@ def problem(
     gives one number for each object; see `tx.envs.BlackBox`. A `network` makes the policy, `(rng, spec) -> module`; see
     `tx.networks.NetworkSpec`. `targets` are slower copies of the networks. A `replay` draws known objects beside the
     fresh trajectories of a step: `replay=ReplayOptions(size=10_000, batch_size=16, priority="rank")`. A `local_search`
-    varies fresh objects: `local_search=LocalSearchOptions(rounds=7, steps=4)`.
+    varies fresh objects: `local_search=LocalSearchOptions(rounds=7, steps=4)`. `energy` says how a reward is learned
+    from data that can be, such as `tx.envs.LearnedCouplings`: `energy=EnergyOptions(steps=4, l1=0.01)`.
 
     >>> from twinax.envs import Hypergrid
     >>> problem(Hypergrid(dim=2, side=8), "detailed_balance").objective.name
@@ -385,6 +451,7 @@ def problem(
         targets=targets or TargetOptions(),
         replay=replay or ReplayOptions(),
         search=local_search or LocalSearchOptions(),
+        energy=energy or EnergyOptions(),
     )
 
 

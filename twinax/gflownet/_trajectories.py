@@ -23,6 +23,8 @@ class Given:
     """Those of the world, in the framework of the engine."""
     targets: Any = None
     """Networks that follow the trained ones slowly; None where there are none."""
+    contrast: Any = None
+    """Data and fakes, as a `Contrast`, where the reward is learned; otherwise None."""
 
 
 @tree.record

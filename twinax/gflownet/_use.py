@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax.tree_util as jtu
 import numpy as np
 
+from twinax.envs import Environment
 from twinax.envs.state_rows import size_of
 from twinax.errors import TwinaxError
 from twinax.gflownet._metrics import best_distinct, stored
@@ -39,7 +40,7 @@ class Using:
 
     def sample(self, state: State, number: int, seed: int) -> Objects:
         """The trained policy as it is: without exploration, by the draws of evaluations at steps 0, 1, 2, ..."""
-        env, policy = self.problem.env, self.problem.judged(state).policy
+        env, policy = self._world(state), self.problem.judged(state).policy
         parts = []
         for k, first in enumerate(range(0, number, AT_ONCE)):
             rows = min(AT_ONCE, number - first)
@@ -54,7 +55,11 @@ class Using:
         objects = stored(state.carry)
         if not size_of(objects):
             raise TwinaxError("this run has finished no object yet, so there is no best one; train it first")
-        return self.shown(*best_distinct(self.problem.env, objects, number))
+        return self.shown(*best_distinct(self._world(state), objects, number))
+
+    def _world(self, state: State) -> Environment:
+        """The world with what its reward has learned."""
+        return self.problem.world(self.problem.judged(state).energy or {})
 
     def tables(self, state: State) -> dict[str, Table]:
         """The best objects, for a report."""

@@ -28,11 +28,16 @@ def drawing(arrays: Mapping[str, np.ndarray], picture: Picture) -> Drawing | Non
 
     def paint(figure: Any) -> None:
         panels = figure.subplots(1, len(maps) + compared, squeeze=False)[0]
-        top = max(float(np.nanmax(flattened[name])) for name in maps)
+        top = max(float(np.nanmax(flattened[name])) for name in maps) or 1.0
+        bottom = min(float(np.nanmin(flattened[name])) for name in maps)
+        reach = max(top, -bottom)
+        # Of numbers with both signs 0 is the middle, and white.
+        scale = ("viridis", 0, top) if bottom >= 0 else ("RdBu_r", -reach, reach)
         shown = None
         for axes, name in zip(panels, maps, strict=False):
             array = flattened[name]
-            shown = axes.imshow(array, origin="lower", cmap="viridis", vmin=0, vmax=top or 1, interpolation="none")
+            cmap, low, high = scale
+            shown = axes.imshow(array, origin="lower", cmap=cmap, vmin=low, vmax=high, interpolation="none")
             _frame(axes, words[name], array)
         figure.colorbar(shown, ax=list(panels[: len(maps)]), shrink=0.75, pad=0.02)
         if compared:

@@ -21,6 +21,7 @@ from twinax.conf.experiments._gflownet_trees import TREES
 from twinax.envs import ENVIRONMENTS, REWARDS, Environment, GridReward, Hypergrid
 from twinax.errors import TwinaxError
 from twinax.gflownet import (
+    EnergyOptions,
     Exploration,
     LocalSearchOptions,
     MetricOptions,
@@ -63,6 +64,8 @@ class GflownetOptimizer(mirror(Optimizer, leave_out=["rates", "clip_by"])):
     """Step size of every parameter but log Z."""
     log_z_learning_rate: float = 0.1
     """Step size of the parameters of log Z."""
+    energy_learning_rate: float = 1e-2
+    """Step size of what a reward learns from data, such as couplings."""
 
 
 @dataclass
@@ -85,6 +88,7 @@ class GflownetRoot(Root):
     exploration: Any = field(default_factory=mirror(Exploration))
     replay: Any = field(default_factory=mirror(ReplayOptions))
     local_search: Any = field(default_factory=mirror(LocalSearchOptions))
+    energy: Any = field(default_factory=mirror(EnergyOptions))
     metrics: Any = field(default_factory=mirror(MetricOptions))
     targets: Any = field(default_factory=mirror(TargetOptions))
     optimizer: GflownetOptimizer = field(default_factory=GflownetOptimizer)
@@ -199,20 +203,23 @@ def build_problem(config: GflownetRoot):
         raise TwinaxError(f"env={config.env.name} makes a {type(env).__name__}; a world is a tx.envs.Environment")
     if not isinstance(config.proxy, OwnSection):
         env = env.with_reward(make_options(config.proxy, "proxy"))
-    objective = config.objective
+    objective, rates = config.objective, {"log_z": config.optimizer.log_z_learning_rate}
+    if env.learnable():
+        rates["energy"] = config.optimizer.energy_learning_rate
     return problem(
         env,
         make_options(objective),
         batch_size=config.trainer.batch_size,
         policy=make_options(config.policy),
         exploration=make_options(config.exploration),
-        optimizer=make_options(config.optimizer, rates={"log_z": config.optimizer.log_z_learning_rate}),
+        optimizer=make_options(config.optimizer, rates=rates),
         metrics=make_options(config.metrics),
         log_z=(objective.log_z_init,) * objective.log_z_size,
         targets=make_options(config.targets),
         network=make_network(config.policy, "policy", env.default_network),
         replay=make_options(config.replay, "replay"),
         local_search=make_options(config.local_search, "local_search"),
+        energy=make_options(config.energy, "energy"),
     )
 
 
