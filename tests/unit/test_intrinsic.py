@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +41,7 @@ WORLDS = {"ragged": GRID, "fixed length": BitStrings(4)}
 FIELDS = {"intrinsic": 0.3, "intrinsic_widths": (6, 5, 4)}
 
 
-def small(env=GRID, objective="trajectory_balance", batch_size=5, explore=None, **options):
+def small(env: Any = GRID, objective="trajectory_balance", batch_size=5, explore=None, **options):
     return problem(
         env,
         objective,

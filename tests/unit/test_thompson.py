@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +42,7 @@ BITS = tx.envs.BitSequences(12, 4, reward=tx.envs.BitModes(modes=("010100111100"
 HEADS = 3
 
 
-def small(env=GRID, objective="trajectory_balance", batch_size=5, heads=HEADS, bootstrap=0.3, replay=0, **options):
+def small(env: Any = GRID, objective="trajectory_balance", batch_size=5, heads=HEADS, replay=0, **options):
     imitates = isinstance(objective, str) and objectives.OBJECTIVES[objective].of_data
     return problem(
         env,
@@ -49,7 +50,7 @@ def small(env=GRID, objective="trajectory_balance", batch_size=5, heads=HEADS, b
         batch_size=batch_size,
         policy=options.pop("policy", None) or PolicyOptions(hidden=(8,)),
         metrics=MetricOptions(fifo=60, samples=32),
-        exploration=Exploration(thompson_heads=heads, bootstrap=bootstrap, **options.pop("exploration", {})),
+        exploration=Exploration(thompson_heads=heads, **options.pop("exploration", {})),
         replay=ReplayOptions(size=60, batch_size=3 if imitates else replay),
         **options,
     )
