@@ -16,7 +16,7 @@ import pytest
 import twinax as tx
 from twinax import parity, tree
 from twinax.engines import make_engine
-from twinax.envs import GridReward, GridState, Hypergrid, enumerate_states
+from twinax.envs import Environment, GridReward, GridState, Hypergrid, enumerate_states
 from twinax.errors import TwinaxError, UnknownName
 from twinax.gflownet import (
     Exploration,
@@ -72,6 +72,15 @@ def distance(state, env, one) -> float:
     return float(
         np.linalg.norm(foretold(state.networks.novelty.layers, x) - foretold(state.targets["novelty"].layers, x))
     )
+
+
+class Pairs(Hypergrid):
+    """Shows what only a network of one's own reads."""
+
+    observation_size = Environment.observation_size
+
+    def observe(self, state):
+        return {"place": state.position, "again": state.position}
 
 
 # By hand
@@ -206,7 +215,9 @@ QUICK = [
     [one if one in QUICK else pytest.param(*one, marks=pytest.mark.slow) for one in FORMS],
 )
 def test_at_scale_0_the_rest_learns_as_without(objective, form):
-    options = {"targets": TargetOptions(rate=0.5)} if objectives.OBJECTIVES[objective].reads_target else {}
+    options: dict[str, Any] = {}
+    if objectives.OBJECTIVES[objective].reads_target:
+        options["targets"] = TargetOptions(rate=0.5)
     made = small(objective=objective, explore={**FIELDS, "intrinsic_form": form}, **options)
     plain = small(objective=objective, explore={}, **options)
     state, batch = collected(made)
@@ -329,6 +340,8 @@ def test_what_cannot_be_is_said_in_a_sentence():
         small(objective="mle", replay=ReplayOptions(size=40, batch_size=2))
     with pytest.raises(TwinaxError, match="trajectory_balance learns no flow of states that it could enter"):
         small(explore={**FIELDS, "intrinsic_form": "edge"})
+    with pytest.raises(TwinaxError, match="tells what is new by perceptrons, but what Pairs shows is no flat row"):
+        small(Pairs(2, 4))
 
 
 def test_without_it_nothing_of_it_is_there():

@@ -159,6 +159,13 @@ class GFlowNet(Problem):
                 f"exploration.intrinsic={scale} adds to the reward, but {name} imitates objects and reads none; leave "
                 "it out"
             )
+        try:
+            _ = self.env.observation_size
+        except TwinaxError as error:
+            raise TwinaxError(
+                f"exploration.intrinsic={scale} tells what is new by perceptrons, but what {type(self.env).__name__} "
+                "shows is no flat row of numbers; leave it out"
+            ) from error
         if self.exploration.intrinsic_form == "edge" and not self.objective.rewards_edges:
             raise TwinaxError(
                 f"exploration.intrinsic_form=edge adds to the flow through each edge, but {name} learns no flow of "
