@@ -19,7 +19,7 @@ from twinax.envs.checking import HIGHEST
 from twinax.errors import TwinaxError
 from twinax.gflownet import objectives
 from twinax.gflownet._backward_losses import backward_losses, held_still
-from twinax.gflownet._conditions import check_conditions, sound_states
+from twinax.gflownet._conditions import check_conditions, check_intrinsic, sound_states
 from twinax.gflownet._exploration import Exploration, scheduled
 from twinax.gflownet._heads import by_head
 from twinax.gflownet._intrinsic import end_novelty, init_novelty, intrinsic_reward, novelty_loss, rewarded
@@ -122,7 +122,7 @@ class GFlowNet(Problem):
                 f"targets.every and targets.rate keep target networks, but {name} does not read any; leave them out"
             )
         if self.exploration.intrinsic:
-            self._check_intrinsic()
+            check_intrinsic(self.env, self.objective, self.exploration)
         if self.objective.prior and self.replay.batch_size and self.replay.priority == "loss":
             raise TwinaxError(
                 f"replay.priority=loss asks how far a trajectory is from log Z, but the log Z of {name} is that of a "
@@ -149,27 +149,6 @@ class GFlowNet(Problem):
             raise TwinaxError(
                 "policy.backward=pessimistic trains on the trajectories that the replay keeps, so nothing is left for "
                 f"replay.backward={self.replay.backward} to draw; leave it out"
-            )
-
-    def _check_intrinsic(self) -> None:
-        """Rewards for what is new have to find a place in the objective."""
-        name, scale = self.objective.name, self.exploration.intrinsic
-        if self.objective.of_data:
-            raise TwinaxError(
-                f"exploration.intrinsic={scale} adds to the reward, but {name} imitates objects and reads none; leave "
-                "it out"
-            )
-        try:
-            _ = self.env.observation_size
-        except TwinaxError as error:
-            raise TwinaxError(
-                f"exploration.intrinsic={scale} tells what is new by perceptrons, but what {type(self.env).__name__} "
-                "shows is no flat row of numbers; leave it out"
-            ) from error
-        if self.exploration.intrinsic_form == "edge" and not self.objective.rewards_edges:
-            raise TwinaxError(
-                f"exploration.intrinsic_form=edge adds to the flow through each edge, but {name} learns no flow of "
-                "states that it could enter; use detailed_balance, subtrajectory_balance, or intrinsic_form=trajectory"
             )
 
     @property
