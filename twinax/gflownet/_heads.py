@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 
@@ -13,6 +13,15 @@ from twinax.types import Array, Bool, Float, Int
 if TYPE_CHECKING:  # these import this file
     from twinax.gflownet._policy import Outputs
     from twinax.gflownet._scores import Scores
+
+
+class ManyOutputs(NamedTuple):
+    """What a policy with several forward heads says about a batch of states: `Outputs`, and what each head says."""
+
+    forward_logits: Float[Array, "*batch actions"]
+    backward_logits: Any
+    log_flow: Any
+    head_logits: Float[Array, "*batch heads actions"]
 
 
 class ManyHeads(eqx.Module):
@@ -27,7 +36,7 @@ class ManyHeads(eqx.Module):
     number: int = eqx.field(static=True)
     """How many heads there are."""
 
-    def __call__(self, observation: Any) -> Outputs:
+    def __call__(self, observation: Any) -> ManyOutputs:
         return self._with_mean(self.network(observation))
 
     def acting(self) -> ManyHeads:
@@ -43,19 +52,19 @@ class ManyHeads(eqx.Module):
         """What `step` remembers before the first token."""
         return self.network.start(rows, length)
 
-    def step(self, cache: Any, token: Any) -> tuple[Outputs, Any]:
+    def step(self, cache: Any, token: Any) -> tuple[ManyOutputs, Any]:
         """What it says after one more token of each sequence, and what it then remembers."""
         out, cache = self.network.step(cache, token)
         return self._with_mean(out), cache
 
-    def prefixes(self, observation: Any) -> Outputs:
+    def prefixes(self, observation: Any) -> ManyOutputs:
         """What it says of every prefix of whole sequences."""
         return self._with_mean(self.network.prefixes(observation))
 
-    def _with_mean(self, out: Outputs) -> Outputs:
+    def _with_mean(self, out: Outputs) -> ManyOutputs:
         *rows, columns = out.forward_logits.shape
         each = out.forward_logits.reshape(*rows, self.number, columns // self.number)
-        return out._replace(forward_logits=ops.mean(each, -2), head_logits=each)
+        return ManyOutputs(ops.mean(each, -2), out.backward_logits, out.log_flow, each)
 
 
 def head_names(number: int) -> tuple[str, ...]:

@@ -67,8 +67,6 @@ class Outputs(NamedTuple):
     forward_logits: Float[Array, "batch actions"]
     backward_logits: Any
     log_flow: Any
-    head_logits: Any = None
-    """(batch, heads, actions), where there are several forward heads: `forward_logits` are then their mean."""
 
 
 class Policy(eqx.Module):
@@ -152,7 +150,7 @@ def split_heads(out: Array, sizes: tuple[int, int, int]) -> Outputs:
 class Networks(eqx.Module):
     """All trainable parameters. log Z is the sum of `log_z`; None where the objective has no use for it."""
 
-    policy: Callable[[Any], Outputs]
+    policy: Callable[[Any], Outputs] | ManyHeads
     """`Policy`, `SeparatePolicy`, or a network of one's own as `Headed`; as `ManyHeads` with several forward heads."""
     log_z: Array | None
     novelty: Any = None

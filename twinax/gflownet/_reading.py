@@ -8,7 +8,6 @@ from typing import Any
 from twinax import ops
 from twinax.envs import Environment
 from twinax.gflownet._heads import of_head
-from twinax.gflownet._policy import Outputs
 from twinax.types import Array, Float, Int
 
 Logits = Callable[[Any], Float[Array, "rows actions"]]
@@ -37,7 +36,7 @@ class Reader:
         reader.head = head
         return reader
 
-    def _forward(self, out: Outputs) -> Any:
+    def _forward(self, out: Any) -> Any:
         return out.forward_logits if self.head is None else out.head_logits
 
     def chosen(self, logits: Float[Array, "batch *heads actions"]) -> Float[Array, "batch actions"]:
@@ -62,11 +61,11 @@ class Reader:
         return self._forward(out), memory
 
 
-def read_prefixes(env: Environment, policy: Any, last: Any, spot: Int[Array, " rows"]) -> Outputs:
+def read_prefixes(env: Environment, policy: Any, last: Any, spot: Int[Array, " rows"]) -> Any:
     """Outputs for states on the way to the `last` ones, from one pass: `spot` counts tokens, sequence by sequence."""
     out = policy.prefixes(env.observe(last))
 
     def rows(head):
         return None if head is None else ops.take(head.reshape(-1, *head.shape[2:]), spot)
 
-    return Outputs(*map(rows, out))
+    return type(out)(*map(rows, out))

@@ -14,7 +14,7 @@ from typing import Any
 from twinax import ops, tree
 from twinax.envs import Environment
 from twinax.gflownet._heads import for_each_head
-from twinax.gflownet._policy import Networks, Outputs, backward_log_probs, counts_paths
+from twinax.gflownet._policy import Networks, backward_log_probs, counts_paths
 from twinax.gflownet._reading import read_prefixes, reads_on
 from twinax.gflownet._trajectories import Given, Trajectories
 from twinax.types import Array, Bool, Float, Int
@@ -325,11 +325,11 @@ def _score(env: Environment, networks: Networks, visited: Visited, backward: str
 
 
 def _of_forward_logits(
-    env: Environment, networks: Networks, visited: Visited, needs: frozenset[str], out: Outputs, heads: int = 0
+    env: Environment, networks: Networks, visited: Visited, needs: frozenset[str], out: Any, heads: int = 0
 ) -> dict[str, Any]:
     """The scores that depend on forward logits, by name: those of the policy, or of each of its heads side by side."""
 
-    def read(out: Outputs) -> Array:
+    def read(out: Any) -> Array:
         return out.head_logits if heads else out.forward_logits
 
     def each(x: Array) -> Array:
@@ -373,7 +373,7 @@ def _path_error(env: Environment, visited: Visited, logits: Float[Array, "rows b
 
 
 def _log_inflow(
-    env: Environment, networks: Networks, states: Any, read: Callable[[Outputs], Array], each: Callable[[Array], Array]
+    env: Environment, networks: Networks, states: Any, read: Callable[[Any], Array], each: Callable[[Array], Array]
 ) -> Float[Array, "rows ..."]:
     """log of the summed flows of the edges into each state, by looking at all of its parents."""
     mask = env.backward_mask(states)
