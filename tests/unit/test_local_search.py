@@ -191,11 +191,33 @@ def test_all_proposals_are_trajectories_by_the_rules_and_are_trained_on(env, acc
         assert (allowed | ~moving).all()
         here = env.step(here, batch.actions[time])
     assert equal(here, batch.last).all() and np.asarray(here.done).all()
-    # Metrics see fresh objects alone; the replay holds the proposals as well.
-    assert int(carry.added) == 4
+    # The store and the replay hold the proposals as well.
+    assert int(carry.added) == 16 and equal(pick(carry.objects, np.arange(16)), pick(batch.last, np.arange(16))).all()
     held = pick(carry.replay.objects, np.arange(int(carry.replay.held)))
     for row in range(16):
         assert equal(held, pick(batch.last, np.full(int(carry.replay.held), row))).any()
+
+
+def test_the_best_objects_may_be_proposals_and_frequencies_are_those_of_the_policy():
+    made = small(rounds=4, replay=0)
+    engine = make_engine(made, mode="torch")
+    engine.start(0)
+    engine.run(9)
+    carry, found = engine.state().carry, engine.evaluate()
+    number = len(carry.objects.position)
+    assert number == 40 < int(carry.added), "a whole number of batches, 4 fresh objects and 16 proposals each"
+    rewards, fresh = np.exp(GRID.log_reward(carry.objects)), np.arange(number) % 20 < 4
+    cells = [len(np.unique(carry.objects.position[rows], axis=0)) for rows in (fresh, fresh | True)]
+    assert cells[0] < cells[1], "or the test shows nothing"
+    best = np.sort(
+        [rewards[(carry.objects.position == cell).all(1)][0] for cell in np.unique(carry.objects.position, axis=0)]
+    )
+    assert np.isclose(found["top_k_reward"], best[::-1][:10].mean())
+    counts = np.zeros((3, 3))
+    np.add.at(counts, tuple(carry.objects.position[fresh].T), 1)
+    target = np.exp(GRID.log_reward(GRID.states_of(np.indices((3, 3)).reshape(2, -1).T))).reshape(3, 3)
+    wanted = 0.5 * np.abs(counts / counts.sum() - target / target.sum()).sum()
+    assert np.isclose(found["sampled_total_variation"], wanted, atol=1e-6)
 
 
 def test_it_goes_on_from_what_was_accepted():

@@ -96,6 +96,21 @@ def test_the_ring_is_that_of_slow_loops(framework, options):
     assert (slow.count < 120) == options.distinct, "some objects must have been refused"
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_distances_are_those_of_objects_and_not_of_states(framework):
+    """Two strings of one word each differ in one word, but in up to four bits."""
+    env = tx.envs.BitSequences(bits=8, word=4, reward=tx.envs.BitModes(modes=("00000000",)))
+    strings = ["00000000", "00000001", "00000011", "11000000", "11111111", "10100101"]
+    states = env.states_of_bits(np.array([[int(bit) for bit in string] for string in strings]))
+    options = ReplayOptions(size=11, batch_size=2, min_distance=3)
+    replay = jtu.tree_map(FRAMEWORKS[framework], Replay.empty(env, options))
+    for first in (0, 3):
+        batch = jtu.tree_map(FRAMEWORKS[framework], pick(states, np.arange(first, first + 3)))
+        replay = replay.add(options, env, batch)
+    held = env.objects(jtu.tree_map(np.asarray, replay.objects))[: int(replay.held)]
+    assert ["".join(map(str, row)) for row in held.tolist()] == ["00000000", "11111111", "10100101"]
+
+
 def test_a_hash_that_says_nothing_loses_no_object(monkeypatch):
     """Every object has the same hash: what differs is stored all the same."""
     monkeypatch.setattr(_replay, "hashes", lambda states: 0 * states.position[:, 0])

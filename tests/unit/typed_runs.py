@@ -48,7 +48,8 @@ def hypergrids():
     for i, name in enumerate(gflownet.objectives.OBJECTIVES):
         env = Hypergrid(dim=2, side=4, reward=GridReward.easy())
         policy = gflownet.PolicyOptions(hidden=(8,), backward=backward[i % 3])
-        yield name, gflownet.problem(env, name, batch_size=4, policy=policy)
+        data = gflownet.ReplayOptions(size=20, batch_size=3 if gflownet.objectives.OBJECTIVES[name].of_data else 0)
+        yield name, gflownet.problem(env, name, batch_size=4, policy=policy, replay=data)
     replay = gflownet.ReplayOptions(size=20, batch_size=3, priority="rank", min_distance=1, start=5)
     search = gflownet.LocalSearchOptions(rounds=1, steps=2, accept="metropolis")
     policy = gflownet.PolicyOptions(hidden=(8,), backward="tlm")
@@ -59,6 +60,11 @@ def hypergrids():
     replay = gflownet.ReplayOptions(size=20, batch_size=3, priority="loss", start=5)
     policy = gflownet.PolicyOptions(hidden=(8,), backward="pessimistic")
     yield "trajectories of the replay", gflownet.problem(env, batch_size=4, policy=policy, replay=replay)
+    policy = gflownet.PolicyOptions(hidden=(8,))
+    for name, form in (("detailed_balance", "edge"), ("flow_matching", "trajectory")):
+        explore = gflownet.Exploration(thompson_heads=3, intrinsic=0.1, intrinsic_form=form, intrinsic_widths=(8, 4))
+        more = {"policy": policy, "exploration": explore, "replay": replay}
+        yield f"heads and intrinsic rewards, {form}", gflownet.problem(env, name, batch_size=4, **more)
     policy = gflownet.PolicyOptions(hidden=(8,), backward="maxent")
     yield "numbers of paths", gflownet.problem(Uncounted(dim=2, side=4), batch_size=4, policy=policy)
     spins = Ising(2).with_reward(LearnedCouplings(samples=9))

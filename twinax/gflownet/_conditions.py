@@ -11,6 +11,8 @@ from twinax.envs import Environment
 from twinax.envs.checking import check_hashable, inspect_env
 from twinax.envs.state_rows import pick, show, size_of
 from twinax.errors import TwinaxError
+from twinax.gflownet._exploration import Exploration
+from twinax.gflownet.objectives import Objective
 
 
 def sound_states(env: Environment, frameworks: tuple[str, ...]) -> Any:
@@ -63,6 +65,28 @@ def check_conditions(env: Environment, objective: str, needs: frozenset[str], st
                 f"the state {_first(here, other)} is {now[other][0]:g}, and {then[other][0]:g} once stopped; "
                 f"use {_instead(objective)}, which does not need it"
             )
+
+
+def check_intrinsic(env: Environment, objective: Objective, exploration: Exploration) -> None:
+    """Refuse rewards for what is new that find no place in the objective, or cannot be told."""
+    name, scale = objective.name, exploration.intrinsic
+    if objective.of_data:
+        raise TwinaxError(
+            f"exploration.intrinsic={scale} adds to the reward, but {name} imitates objects and reads none; leave it "
+            "out"
+        )
+    try:
+        _ = env.observation_size
+    except TwinaxError as error:
+        raise TwinaxError(
+            f"exploration.intrinsic={scale} tells what is new by perceptrons, but what {type(env).__name__} shows is "
+            "no flat row of numbers; leave it out"
+        ) from error
+    if exploration.intrinsic_form == "edge" and not objective.rewards_edges:
+        raise TwinaxError(
+            f"exploration.intrinsic_form=edge adds to the flow through each edge, but {name} learns no flow of states "
+            "that it could enter; use detailed_balance, subtrajectory_balance, or intrinsic_form=trajectory"
+        )
 
 
 def _instead(objective: str) -> str:

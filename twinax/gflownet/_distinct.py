@@ -51,7 +51,7 @@ def equal(one: Any, other: Any) -> Bool[Array, " rows"]:
 
 
 def differences(one: Any, other: Any) -> Int[Array, "rows others"]:
-    """The number of entries in which states of two batches differ."""
+    """The number of entries in which objects of two batches differ."""
     pairs = zip(*map(jtu.tree_leaves, (one, other)), strict=True)
     parts = [ops.sum(ops.cast(_rows(a)[:, None] != _rows(b)[None], "int32"), -1) for a, b in pairs]
     return functools.reduce(lambda a, b: a + b, parts)
@@ -68,9 +68,9 @@ def repeated(
     return (found >= 0) & equal(states, tree.map_leaves(lambda x: ops.take(x, there), others))
 
 
-def near(states: Any, others: Any, counted: Any, distance: int) -> Bool[Array, " rows"]:
-    """Which states differ from some of the others in fewer entries than `distance`."""
-    return ops.any((differences(states, others) < distance) & counted, 1)
+def near(objects: Any, others: Any, counted: Any, distance: int) -> Bool[Array, " rows"]:
+    """Which objects differ from some of the others in fewer entries than `distance`."""
+    return ops.any((differences(objects, others) < distance) & counted, 1)
 
 
 def earlier(number: int, like: Any) -> Bool[Array, "rows others"]:

@@ -1,4 +1,4 @@
-"""How behaviour departs from the policy while collecting; losses never see it."""
+"""How behaviour departs from the policy while collecting; losses see of it which heads learn, and intrinsic rewards."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import numpy as np
 
 from twinax import ops
 from twinax.arguments import checked
-from twinax.errors import TwinaxError
+from twinax.errors import TwinaxError, UnknownName
+from twinax.gflownet._heads import heads_of
 from twinax.types import Array, Bool, Float, Int
 
+FORMS = ("trajectory", "edge")
 LEAST = 1e-6
 """The smallest temperature: logits of a diverging policy that are divided by it still fit into a float32."""
 
@@ -19,7 +21,12 @@ LEAST = 1e-6
 @checked
 @dataclass(frozen=True)
 class Exploration:
-    """Epsilon-uniform choices and a temperature, each going linearly from start to end."""
+    """Epsilon-uniform choices and a temperature, each going linearly from start to end; heads that take turns, and
+    rewards for what is new.
+
+    >>> Exploration(thompson_heads=8, intrinsic=0.1, intrinsic_steps=2000).thompson
+    True
+    """
 
     epsilon: float = 0.0
     """Probability that an action is uniformly random among the allowed ones, at the first training step."""
@@ -39,6 +46,22 @@ class Exploration:
     temperature_steps: int = 0
     """Training steps over which the temperature goes from `temperature` to `temperature_end` in a straight line; 0
     keeps `temperature`."""
+    thompson_heads: int = 1
+    """Forward heads of the policy. Where there are several, each fresh trajectory is drawn by one of them, and
+    evaluations and samples use the mean of their logits."""
+    bootstrap: float = 0.3
+    """Probability that a head learns from a trajectory that another head is in charge of; not used with one head."""
+    intrinsic: float = 0.0
+    """Scale of the reward for what is new, at the first training step: how far a network is from foretelling what
+    another one, which is never trained, makes of a state; 0 for none."""
+    intrinsic_steps: int = 0
+    """Training steps over which `intrinsic` goes to 0 in a straight line, because what is new has more than its share
+    until then; 0 keeps `intrinsic`."""
+    intrinsic_form: str = "trajectory"
+    """What is rewarded for being new: trajectory (finished objects) or edge (every state that an action leads to, for
+    objectives that learn a flow of states)."""
+    intrinsic_widths: tuple[int, ...] = (256, 256, 128)
+    """Widths of the layers of both networks that tell what is new; the last is that of what they make of a state."""
 
     def __post_init__(self):
         for name in ("epsilon", "epsilon_end"):
@@ -50,9 +73,31 @@ class Exploration:
                     f"exploration.{name} is {getattr(self, name)}; it must be between {LEAST:g}, which is greedy, and "
                     f"{1 / LEAST:g}, which is uniform"
                 )
-        for name in ("epsilon_steps", "temperature_steps"):
+        for name in ("epsilon_steps", "temperature_steps", "intrinsic_steps", "intrinsic"):
             if not 0 <= getattr(self, name) < np.inf:
                 raise TwinaxError(f"exploration.{name} is {getattr(self, name)}; it must be finite and not negative")
+        if self.thompson_heads < 1:
+            raise TwinaxError(
+                f"exploration.thompson_heads is {self.thompson_heads}; it must be at least 1, which is a plain policy"
+            )
+        if not 0 < self.bootstrap <= 1:
+            raise TwinaxError(f"exploration.bootstrap is {self.bootstrap}; it must be above 0 and at most 1")
+        if self.intrinsic_form not in FORMS:
+            raise UnknownName("form of intrinsic rewards", self.intrinsic_form, FORMS)
+        if not self.intrinsic_widths or min(self.intrinsic_widths) < 1:
+            raise TwinaxError(
+                f"exploration.intrinsic_widths is {list(self.intrinsic_widths)}; there must be at least one width, and "
+                "each must be at least 1"
+            )
+
+    @property
+    def thompson(self) -> bool:
+        """Whether there are several forward heads."""
+        return self.thompson_heads > 1
+
+    def heads(self, uniform: Float[Array, "batch numbers"]) -> tuple[Int[Array, " batch"], Bool[Array, "batch heads"]]:
+        """The head in charge of each trajectory, and which heads learn from it."""
+        return heads_of(uniform, self.bootstrap)
 
     def explore(self, uniform: Float[Array, "time batch"]) -> Float[Array, "time batch"]:
         """Of the numbers that decide where actions are random those that count."""
@@ -64,6 +109,8 @@ class Exploration:
             "epsilon": (self.epsilon, self.epsilon_end, self.epsilon_steps),
             "temperature": (self.temperature, self.temperature_end, self.temperature_steps),
         }
+        if self.intrinsic:
+            pairs["intrinsic"] = (self.intrinsic, 0.0, self.intrinsic_steps)
         return {name: np.array(values, np.float32) for name, values in pairs.items()}
 
 

@@ -146,6 +146,12 @@ class Judging:
             measured |= {"test_log_p": log_p, "test_error": error}
         return measured
 
+    def _fresh(self, objects: Any) -> Any:
+        """Of stored objects those that the policy has drawn; each batch ends with the proposals made from them."""
+        if not self.problem.search.rounds:
+            return objects
+        return pick(objects, np.arange(size_of(objects)) % self.problem.finished < self.problem.batch_size)
+
     def _towards(self, env: Environment, measured: Mapping[str, Any]) -> Enumeration | None:
         """The enumerated world with what the objective learns towards in place of log R, where a prior has its part or
         the reward is learned."""
@@ -188,7 +194,7 @@ class Judging:
             return {**metrics, **env.measures(fresh, np.full(size_of(fresh), 1 / size_of(fresh)))}
         exact, learned = _metrics.exact_metrics(graph, measured["probabilities"])
         fresh = _metrics.indices_of(graph, measured["fresh"])
-        target, sampled = graph.target_distribution, _metrics.sampled_distribution(graph, objects)
+        target, sampled = graph.target_distribution, _metrics.sampled_distribution(graph, self._fresh(objects))
         metrics |= exact
         done = np.flatnonzero(graph.done)
         metrics |= env.measures(pick(graph.states, done), learned[done])

@@ -9,6 +9,7 @@ from typing import Any
 
 from twinax import ops, tree
 from twinax.envs import Environment
+from twinax.gflownet._exploration import Exploration
 from twinax.gflownet._policy import PolicyOptions
 from twinax.gflownet._replay import ReplayOptions
 from twinax.gflownet._trajectories import Given, Trajectories, joined, retraced, undo_draws
@@ -18,11 +19,16 @@ from twinax.problem import State
 from twinax.types import Array, Int
 
 
-def replay_draws(env: Environment, options: ReplayOptions, policy: PolicyOptions) -> dict[str, Draw]:
+def replay_draws(
+    env: Environment, options: ReplayOptions, policy: PolicyOptions, exploration: Exploration
+) -> dict[str, Draw]:
     """What the lessons of a step need, updates first."""
     if not options.batch_size:
         return {}
-    draws = {"replay/choose": Draw((options.updates, options.batch_size))}
+    rows = (options.updates, options.batch_size)
+    draws = {"replay/choose": Draw(rows)}
+    if exploration.thompson:
+        draws["replay/heads"] = Draw((*rows, 1 + exploration.thompson_heads))
     if not policy.keeps_actions:
         draws["replay/undo"] = Draw((options.updates, *undo_draws(env, options.batch_size).shape))
     return draws
@@ -33,6 +39,7 @@ def lesson(
     state: State,
     options: ReplayOptions,
     policy: PolicyOptions,
+    exploration: Exploration,
     fresh: Trajectories | None,
     draws: Mapping[str, Any],
     given: Given,
@@ -54,7 +61,8 @@ def lesson(
     else:
         kind = policy.backward if options.backward == "policy" else options.backward
         replayed = undo(world, state.networks, kind, drawn, draws["undo"])
-    replayed = dataclasses.replace(replayed, weight=weight)
+    learners = exploration.heads(draws["heads"])[1] if exploration.thompson else None
+    replayed = dataclasses.replace(replayed, weight=weight, learners=learners)
     parts = [replayed] if fresh is None else [fresh, replayed]
     return dataclasses.replace(joined(env, parts), given=given), slots
 

@@ -13,6 +13,7 @@ from twinax import ops
 from twinax.arguments import checked
 from twinax.envs import Environment
 from twinax.errors import TwinaxError, UnknownName
+from twinax.gflownet._heads import ManyHeads, head_names
 from twinax.networks import (
     MLP,
     ActingLinear,
@@ -149,12 +150,14 @@ def split_heads(out: Array, sizes: tuple[int, int, int]) -> Outputs:
 class Networks(eqx.Module):
     """All trainable parameters. log Z is the sum of `log_z`; None where the objective has no use for it."""
 
-    policy: Callable[[Any], Outputs]
-    """`Policy`, `SeparatePolicy`, or a network of one's own as `Headed`."""
+    policy: Callable[[Any], Outputs] | ManyHeads
+    """`Policy`, `SeparatePolicy`, or a network of one's own as `Headed`; as `ManyHeads` with several forward heads."""
     log_z: Array | None
     energy: dict[str, Array] | None = None
     """What the reward learns from data, such as couplings, by the names of the world's constants; None for a reward
     that is given."""
+    novelty: Any = None
+    """What learns to foretell a fixed network, so that it fails on what is new; None without intrinsic rewards."""
 
 
 def init_networks(
@@ -164,6 +167,7 @@ def init_networks(
     flow: bool,
     log_z: np.ndarray | None,
     network: NetworkFactory | None = None,
+    heads: int = 1,
 ) -> Networks:
     """Fresh networks with NumPy leaves: what `network` makes or names, by default what suits the world."""
     if network is None:
@@ -174,19 +178,23 @@ def init_networks(
                 f"ask for an MLP with policy.network=mlp, network='mlp' in Python, or leave policy.{given} out"
             )
     backward = 0 if is_fixed(env, options.backward) else env.num_backward_actions
-    sizes = (env.num_actions, backward, int(flow))
+    sizes = (heads * env.num_actions, backward, int(flow))
+
+    def whole(policy: Any) -> Networks:
+        return Networks(policy if heads == 1 else ManyHeads(policy, heads), log_z)
+
     if network != "mlp":
-        return Networks(make_headed(rng, env, network, sizes), log_z)
+        return whole(make_headed(rng, env, network, sizes, heads))
 
     def mlp(outputs: int) -> MLP:
         return MLP.init(rng, env.observation_size, options.hidden, outputs, options.activation)
 
     if options.shared:
         trunk = mlp(sum(sizes))
-        return Networks(Policy(trunk.layers, trunk.activation, sizes), log_z)
+        return whole(Policy(trunk.layers, trunk.activation, sizes))
     forward, back, state_flow = (mlp(n) if n else None for n in sizes)
     assert forward is not None
-    return Networks(SeparatePolicy(forward, back, state_flow), log_z)
+    return whole(SeparatePolicy(forward, back, state_flow))
 
 
 def _of_layers(options: PolicyOptions) -> str | None:
@@ -197,11 +205,12 @@ def _of_layers(options: PolicyOptions) -> str | None:
 
 
 def make_headed(
-    rng: np.random.Generator, env: Environment, network: NetworkFactory, sizes: tuple[int, int, int]
+    rng: np.random.Generator, env: Environment, network: NetworkFactory, sizes: tuple[int, int, int], number: int = 1
 ) -> Headed:
     """A network by its name or of one's own, tried once: what it gives for the source has to be what was asked for."""
-    heads = {"forward": sizes[0], "backward": sizes[1], "flow": sizes[2]}
-    shapes = {"forward": env.action_shape} if len(env.action_shape) > 1 else {}
+    forward = head_names(number)
+    heads = {**dict.fromkeys(forward, env.num_actions), "backward": sizes[1], "flow": sizes[2]}
+    shapes = dict.fromkeys(forward, env.action_shape) if len(env.action_shape) > 1 else {}
     spec = NetworkSpec("policy", env.observe(env.reset(1)), heads, shapes)
     made, out = make_own(network, rng, spec, Outputs)
     if isinstance(out, Outputs):

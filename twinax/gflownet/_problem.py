@@ -19,9 +19,11 @@ from twinax.envs.checking import HIGHEST
 from twinax.errors import TwinaxError
 from twinax.gflownet import objectives
 from twinax.gflownet._backward_losses import backward_losses, held_still
-from twinax.gflownet._conditions import check_conditions, sound_states
+from twinax.gflownet._conditions import check_conditions, check_intrinsic, sound_states
 from twinax.gflownet._energy import EnergyOptions, contrast, energy_draws, energy_losses, held_energy
 from twinax.gflownet._exploration import Exploration, scheduled
+from twinax.gflownet._heads import by_head
+from twinax.gflownet._intrinsic import end_novelty, init_novelty, intrinsic_reward, novelty_loss, rewarded
 from twinax.gflownet._judge import PICTURES, TITLES, Judging
 from twinax.gflownet._lessons import lesson, replay_draws
 from twinax.gflownet._local_search import LocalSearchOptions, local_search, search_draws
@@ -122,6 +124,8 @@ class GFlowNet(Problem):
             raise TwinaxError(
                 f"targets.every and targets.rate keep target networks, but {name} does not read any; leave them out"
             )
+        if self.exploration.intrinsic:
+            check_intrinsic(self.env, self.objective, self.exploration)
         if self.objective.prior and self.replay.batch_size and self.replay.priority == "loss":
             raise TwinaxError(
                 f"replay.priority=loss asks how far a trajectory is from log Z, but the log Z of {name} is that of a "
@@ -215,15 +219,20 @@ class GFlowNet(Problem):
     def init(self, seed: int) -> State:
         rng = np.random.default_rng(seed)
         log_z = np.array(self.log_z, np.float32) if "log_z" in self.needs else None
-        networks = init_networks(rng, self.env, self.policy, "log_flow" in self.needs, log_z, self.network)
+        flow, heads = "log_flow" in self.needs, self.exploration.thompson_heads
+        networks, fixed = init_networks(rng, self.env, self.policy, flow, log_z, self.network, heads), None
         if self.learns_energy:
             energy = {name: np.array(first, np.float32) for name, first in self._learnable.items()}
-            networks = Networks(networks.policy, networks.log_z, energy)
+            networks = dataclasses.replace(networks, energy=energy)
+        if self.exploration.intrinsic:
+            learning, fixed = init_novelty(rng, self.env, self.exploration.intrinsic_widths)
+            networks = dataclasses.replace(networks, novelty=learning)
+        targets = self.targets.init(networks, self.objective.prior)
         return State(
             networks=networks,
-            targets=self.targets.init(networks, self.objective.prior),
+            targets=targets if fixed is None else {**(targets or {}), "novelty": fixed},
             carry=dataclasses.replace(
-                Samples.empty(self.env, self.metrics.fifo, self.batch_size),
+                Samples.empty(self.env, self.metrics.fifo, self.finished),
                 replay=jtu.tree_map(np.copy, self._first_replay),
             ),
             optimizer=self.optimizer.init(networks),
@@ -241,9 +250,11 @@ class GFlowNet(Problem):
         fresh: dict[str, Draw] = {}
         if self.batch_size:
             fresh = rollout_draws(self.env, self.batch_size) | search_draws(self.env, self.search, self.batch_size)
+            if self.exploration.thompson:
+                fresh["heads"] = Draw((self.finished + self.retraced, 1 + self.exploration.thompson_heads))
         if self.learns_energy:
             fresh |= energy_draws(self.env, self.energy)
-        return {**fresh, **replay_draws(self.env, self.replay, self.policy)}
+        return {**fresh, **replay_draws(self.env, self.replay, self.policy, self.exploration)}
 
     def inputs(self) -> Inputs:
         data: dict[str, Any] = {"constants": self._constants} if self._constants else {}
@@ -291,19 +302,21 @@ class GFlowNet(Problem):
         policy = state.networks.policy.acting()
         given = self._given(state, inputs)
         env = self.env.given(given.constants)
+        head, learners = self.exploration.heads(draws["heads"]) if self.exploration.thompson else (None, None)
         fresh = forward_rollout(
             env,
-            Reader.of(env, policy),
+            Reader.of(env, policy, None if head is None else head[: self.batch_size]),
             draws["action"],
             self.exploration.explore(draws["explore"]),
             scheduled(inputs.settings["epsilon"], state.step),
             scheduled(inputs.settings["temperature"], state.step),
         )
-        carry, fresh = state.carry.update(env, fresh.last), dataclasses.replace(fresh, given=given)
+        fresh = dataclasses.replace(fresh, given=given)
         if self.search.rounds:
             own, backward = below(draws, "search"), self.policy.backward
             found = local_search(self.env, state.networks, backward, self.search, fresh.last, own, given)
             fresh = joined(env, [fresh, found])
+        carry = state.carry.update(env, fresh.last)
         if self.learns_energy:
             own, observed = below(draws, "energy"), inputs.data["observed"]
             seen, traced = contrast(
@@ -311,15 +324,22 @@ class GFlowNet(Problem):
             )
             fresh = fresh if traced is None else joined(env, [fresh, traced])
             fresh = dataclasses.replace(fresh, given=dataclasses.replace(given, contrast=seen))
+        if learners is not None:
+            fresh = dataclasses.replace(fresh, learners=learners)
         if carry.replay is not None:
             carry = dataclasses.replace(carry, replay=carry.replay.add(self.replay, env, fresh.last, fresh.actions))
         return carry, fresh
 
     def _given(self, state: State, inputs: Inputs) -> Given:
-        return Given({**inputs.data.get("constants", {}), **held_energy(state.networks)}, state.targets)
+        scale = None
+        if self.exploration.intrinsic:
+            scale = scheduled(inputs.settings["intrinsic"], state.step)
+        constants = {**inputs.data.get("constants", {}), **held_energy(state.networks)}
+        return Given(constants, state.targets, intrinsic=scale)
 
     def _lesson(self, state: State, fresh: Trajectories | None, own, inputs: Inputs) -> tuple[Trajectories, Any]:
-        return lesson(self.env, state, self.replay, self.policy, fresh, own, self._given(state, inputs))
+        given = self._given(state, inputs)
+        return lesson(self.env, state, self.replay, self.policy, self.exploration, fresh, own, given)
 
     def judged(self, state: State) -> Networks:
         """The networks that evaluations and samples use."""
@@ -330,13 +350,22 @@ class GFlowNet(Problem):
         return score(self.env, networks, batch, self.policy.backward, self.needs, size)
 
     def loss(self, networks: Networks, batch: Trajectories | Visited, size: int | None = None) -> tuple[Any, Terms]:
+        if self.exploration.thompson and batch.learners is None:
+            # Trajectories from elsewhere, of which nobody has said who learns from them.
+            everyone = ops.full((*batch.length.shape, self.exploration.thompson_heads), 1, batch.length) > 0
+            batch = dataclasses.replace(batch, learners=everyone)
         s = self.scores(networks, batch, size)
         apart = backward_losses(self.env, self.policy.backward, s, self.batch_size, self.replay.batch_size)
-        loss, terms = two_results(self.objective(held_still(s) if apart else s))
+        s = held_still(s) if apart else s
         shown = {"log_reward": ops.mean(s.log_reward), "length": ops.mean(ops.cast(batch.length, s.log_reward))}
         if networks.energy is not None:
             learned, seen = energy_losses(self.env, networks.energy, batch.given, self.energy)
             apart, shown = {**apart, **learned}, {**shown, **seen}
+        if s.novelty is not None:
+            form, scale = self.exploration.intrinsic_form, batch.given.intrinsic
+            shown["intrinsic_reward"] = ops.mean(intrinsic_reward(end_novelty(s), scale))
+            apart, s = {**apart, "novelty_loss": novelty_loss(s, form)}, rewarded(s, form, scale)
+        loss, terms = two_results(self.objective(by_head(s)))
         if apart:
             parts = {**(terms.parts or {"objective_loss": loss}), **apart}
             loss, terms = loss + sum(apart.values()), dataclasses.replace(terms, parts=parts)

@@ -7,7 +7,7 @@ from typing import Any
 
 from twinax import ops
 from twinax.envs import Environment
-from twinax.gflownet._policy import Outputs
+from twinax.gflownet._heads import of_head
 from twinax.types import Array, Float, Int
 
 Logits = Callable[[Any], Float[Array, "rows actions"]]
@@ -26,13 +26,22 @@ class Reader:
         self.env = env
         self.logits = logits.logits if isinstance(logits, Reader) else logits
         self.policy: Any = logits.policy if isinstance(logits, Reader) else None
+        self.head: Any = logits.head if isinstance(logits, Reader) else None
 
     @classmethod
-    def of(cls, env: Environment, policy: Any) -> Reader:
-        """A policy's forward head."""
-        reader = cls(env, lambda seen: policy(seen).forward_logits)
+    def of(cls, env: Environment, policy: Any, head: Any = None) -> Reader:
+        """A policy's forward head; where it has several, the `head` of each trajectory, or the mean of all."""
+        reader = cls(env, lambda seen: reader._forward(policy(seen)))
         reader.policy = policy if reads_on(env, policy) else None
+        reader.head = head
         return reader
+
+    def _forward(self, out: Any) -> Any:
+        return out.forward_logits if self.head is None else out.head_logits
+
+    def chosen(self, logits: Float[Array, "batch *heads actions"]) -> Float[Array, "batch actions"]:
+        """Of what `step` gave for all trajectories the logits that they act by."""
+        return logits if self.head is None else of_head(logits, self.head)
 
     @property
     def remembers(self) -> bool:
@@ -43,20 +52,20 @@ class Reader:
         """What is remembered of source states."""
         return () if self.policy is None else self.policy.start(*self.env.observe(states).ids.shape)
 
-    def step(self, memory: Any, states: Any, time: Any) -> tuple[Float[Array, "rows actions"], Any]:
+    def step(self, memory: Any, states: Any, time: Any) -> tuple[Float[Array, "rows *heads actions"], Any]:
         """Logits of states after `time` actions, and what is remembered then."""
         seen = self.env.observe(states)
         if self.policy is None:
             return self.logits(seen), memory
         out, memory = self.policy.step(memory, seen.ids[:, time])
-        return out.forward_logits, memory
+        return self._forward(out), memory
 
 
-def read_prefixes(env: Environment, policy: Any, last: Any, spot: Int[Array, " rows"]) -> Outputs:
+def read_prefixes(env: Environment, policy: Any, last: Any, spot: Int[Array, " rows"]) -> Any:
     """Outputs for states on the way to the `last` ones, from one pass: `spot` counts tokens, sequence by sequence."""
     out = policy.prefixes(env.observe(last))
 
     def rows(head):
         return None if head is None else ops.take(head.reshape(-1, *head.shape[2:]), spot)
 
-    return Outputs(*map(rows, out))
+    return type(out)(*map(rows, out))

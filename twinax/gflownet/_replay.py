@@ -54,8 +54,8 @@ class ReplayOptions:
     distinct: bool = True
     """Whether an object that is held already is not stored again."""
     min_distance: int = 0
-    """Number of entries by which the state of an object must differ from those of all that are held, or it is not
-    stored."""
+    """Number of entries, such as bits of a string or edges of a graph, by which an object must differ from all that are
+    held, or it is not stored."""
     start: int = 0
     """Objects that are held before any is drawn; until then backward rollouts begin in the fresh objects of a step."""
     updates: int = 1
@@ -135,7 +135,7 @@ class Replay:
         these are kept; PyTorch and NumPy may write in place."""
         number, size = jtu.tree_leaves(final)[0].shape[0], self.size
         keys = hashes(final) if self.keys is not None else None
-        fresh = self._new(options, final, keys)
+        fresh = self._new(options, env, final, keys)
         place = ops.arange(number, self.added)
         slots = ops.cast(ring.places(self.added, number, size), "int32")
         # The new ones come first, in their order; the slots of the others keep what they hold.
@@ -168,12 +168,13 @@ class Replay:
             actions=None if self.actions is None else write(self.actions, ops.move_axis(actions, 0, 1)),
         )
 
-    def _new(self, options: ReplayOptions, final: Any, keys: Any) -> Bool[Array, " batch"]:
+    def _new(self, options: ReplayOptions, env: Environment, final: Any, keys: Any) -> Bool[Array, " batch"]:
         number = jtu.tree_leaves(final)[0].shape[0]
         held, before = self.used[None], earlier(number, self.added)
         if options.min_distance:
-            known = near(final, self.objects, held, options.min_distance)
-            return ~known & ~near(final, final, before, options.min_distance)
+            # Of objects, not of states: these may say a thing twice, or several things by one number.
+            new, old = env.objects(final), env.objects(self.objects)
+            return ~near(new, old, held, options.min_distance) & ~near(new, new, before, options.min_distance)
         if keys is None:
             return ops.arange(number, self.added) >= 0
         return ~repeated(final, keys, self.objects, self.keys, held) & ~repeated(final, keys, final, keys, before)

@@ -8,10 +8,12 @@ computed (gathered into `size` rows), then put back on the (time, batch) grid.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from twinax import ops, tree
 from twinax.envs import Environment
+from twinax.gflownet._heads import for_each_head
 from twinax.gflownet._policy import Networks, backward_log_probs, counts_paths
 from twinax.gflownet._reading import read_prefixes, reads_on
 from twinax.gflownet._trajectories import Given, Trajectories
@@ -57,6 +59,16 @@ class Scores:
     state t say, (time, batch); None where no numbers of paths are learned."""
     weight: Any = None
     """How often each trajectory counts, (batch,); None: each once."""
+    heads: Any = None
+    """Of what forward logits say the scores by each of several heads, by name, all heads of a trajectory side by side,
+    (time, batch x heads); None where there is one."""
+    learners: Any = None
+    """Which heads learn from each trajectory, (batch, heads)."""
+    novelty: Any = None
+    """|f - g|^2 of the state that each action leads to (a stop: that it was taken in), (time, batch), where f learns to
+    foretell g; None without intrinsic rewards."""
+    state_novelty: Any = None
+    """The same of state t, (time, batch)."""
 
     def mean(self, values: Array, number: Any = None) -> Array:
         """The mean over trajectories of values (batch,), a trajectory of weight 2 counting as two.
@@ -118,6 +130,8 @@ class Visited:
     given: Given
     weight: Any
     """How often each trajectory counts, (batch,); None: each once."""
+    learners: Any
+    """Which forward heads learn from each trajectory, (batch, heads); None: the policy as it is."""
     last: Any
     """The finished states, where rows can be read from these token by token; otherwise None."""
     spot: Any
@@ -130,13 +144,21 @@ class Visited:
         cut |= {name: getattr(self, name)[:size] for name in names}
         return dataclasses.replace(self, **cut)
 
-    def grid(self, row: Float[Array, " rows"]) -> Float[Array, "time batch"]:
-        """Values of rows on the grid: state t of each trajectory, 0 where there is none."""
-        return ops.where(self.present, ops.take(row, self.place), 0.0)
+    def grid(self, row: Float[Array, "rows ..."]) -> Float[Array, "time batch"]:
+        """Values of rows on the grid: state t of each trajectory, 0 where there is none; those of heads adjoin."""
+        return _on_grid(row, self.place, self.present)
 
-    def next_grid(self, row: Float[Array, " rows"]) -> Float[Array, "time batch"]:
+    def next_grid(self, row: Float[Array, "rows ..."]) -> Float[Array, "time batch"]:
         """The same for state t + 1."""
-        return ops.where(self.next_present, ops.take(row, self.next_place), 0.0)
+        return _on_grid(row, self.next_place, self.next_present)
+
+
+def _on_grid(row: Array, place: Array, present: Array) -> Array:
+    values = ops.take(row, place)
+    if row.ndim == 1:
+        return ops.where(present, values, 0.0)
+    time, batch, heads = values.shape
+    return ops.where(present[..., None], values, 0.0).reshape(time, batch * heads)
 
 
 def num_rows(env: Environment, trajectories: Trajectories) -> Int[Array, ""]:
@@ -238,6 +260,7 @@ def _listed(
         count=count,
         given=trajectories.given,
         weight=trajectories.weight,
+        learners=trajectories.learners,
         last=last if env.in_order else None,
         spot=spot,
     )
@@ -264,20 +287,23 @@ def score(
         name: _score(env, others[name], visited, backward, needs) for name in ("target", "prior") if name in others
     }
     own = _score(env, networks, visited, backward, needs)
+    if "novelty" in others:
+        slower |= _novelty(env, networks.novelty, others["novelty"], visited, needs)
     return dataclasses.replace(own, **slower) if slower else own
 
 
 def _score(env: Environment, networks: Networks, visited: Visited, backward: str, needs: frozenset[str]) -> Scores:
-    states, valid = visited.states, visited.valid
+    states = visited.states
     if reads_on(env, networks.policy):
         out = read_prefixes(env, networks.policy, visited.last, visited.spot)
     else:
         out = networks.policy(env.observe(states))
     logits = out.forward_logits
-    forward = ops.log_softmax(logits, visited.forward_mask)
     back = backward_log_probs(env, backward, states, out.backward_logits, logits)
 
-    fields: dict[str, Any] = {}
+    fields = _of_forward_logits(env, networks, visited, needs, out)
+    if visited.learners is not None:
+        fields["heads"] = _of_forward_logits(env, networks, visited, needs, out, visited.learners.shape[-1])
     if "log_flow" in needs:
         fields["log_flow"] = visited.grid(out.log_flow)
     if "log_z" in needs:
@@ -286,27 +312,55 @@ def _score(env: Environment, networks: Networks, visited: Visited, backward: str
         fields["state_log_reward"] = visited.grid(ops.cast(env.log_reward(states), logits))
     if "state_log_energy" in needs:
         fields["state_log_energy"] = visited.grid(ops.cast(env.log_energy(states), logits))
-    if "log_pf_stop" in needs:
-        fields["log_pf_stop"] = visited.grid(forward[..., env.num_actions - 1])
-    if "logit" in needs:
-        fields["logit"] = visited.grid(ops.take_along(logits, visited.action))
-    if "log_outflow" in needs or "log_inflow" in needs:
-        fields["log_outflow"] = visited.grid(ops.logsumexp(logits, -1, visited.forward_mask))
-    if "log_inflow" in needs:
-        inflow = _log_inflow(env, networks, states)
-        fields["log_inflow"] = visited.grid(inflow)
-        stop_flow = visited.grid(ops.take_along(logits, visited.action))
-        fields["log_final_flow"] = stop_flow if env.stops else visited.next_grid(inflow)
     if counts_paths(env, backward):
         fields["path_error"] = _path_error(env, visited, out.backward_logits)
     return Scores(
-        log_pf=ops.where(valid, visited.grid(ops.take_along(forward, visited.action)), 0.0),
-        log_pb=ops.where(valid, visited.next_grid(ops.take_along(back, visited.undo)), 0.0),
+        log_pb=ops.where(visited.valid, visited.next_grid(ops.take_along(back, visited.undo)), 0.0),
         log_reward=ops.cast(visited.log_reward, logits),
-        valid=valid,
+        valid=visited.valid,
         weight=visited.weight,
+        learners=visited.learners,
         **fields,
     )
+
+
+def _of_forward_logits(
+    env: Environment, networks: Networks, visited: Visited, needs: frozenset[str], out: Any, heads: int = 0
+) -> dict[str, Any]:
+    """The scores that depend on forward logits, by name: those of the policy, or of each of its heads side by side."""
+
+    def read(out: Any) -> Array:
+        return out.head_logits if heads else out.forward_logits
+
+    def each(x: Array) -> Array:
+        """A column beside each row's, for all heads alike."""
+        return ops.broadcast(x[:, None], (x.shape[0], heads, *x.shape[1:])) if heads else x
+
+    logits, mask, action = read(out), each(visited.forward_mask), each(visited.action)
+    valid = for_each_head(visited.valid, heads) if heads else visited.valid
+    forward = ops.log_softmax(logits, mask)
+    fields = {"log_pf": ops.where(valid, visited.grid(ops.take_along(forward, action)), 0.0)}
+    if "log_pf_stop" in needs:
+        fields["log_pf_stop"] = visited.grid(forward[..., env.num_actions - 1])
+    if "logit" in needs:
+        fields["logit"] = visited.grid(ops.take_along(logits, action))
+    if "log_outflow" in needs or "log_inflow" in needs:
+        fields["log_outflow"] = visited.grid(ops.logsumexp(logits, -1, mask))
+    if "log_inflow" in needs:
+        inflow = _log_inflow(env, networks, visited.states, read, each)
+        fields["log_inflow"] = visited.grid(inflow)
+        stop_flow = visited.grid(ops.take_along(logits, action))
+        fields["log_final_flow"] = stop_flow if env.stops else visited.next_grid(inflow)
+    return fields
+
+
+def _novelty(env: Environment, learning: Any, fixed: Any, visited: Visited, needs: frozenset[str]) -> dict[str, Any]:
+    """How far one network is from another, by state."""
+    seen = env.observe(visited.states)
+    row = ops.sum(ops.square(learning(seen) - fixed(seen)), -1)
+    here = visited.grid(row)
+    fields = {"novelty": ops.where(visited.next_present, visited.next_grid(row), here)}
+    return {**fields, "state_novelty": here} if "state_log_reward" in needs else fields
 
 
 def _path_error(env: Environment, visited: Visited, logits: Float[Array, "rows backward_actions"]) -> Any:
@@ -318,7 +372,9 @@ def _path_error(env: Environment, visited: Visited, logits: Float[Array, "rows b
     return visited.next_grid(ops.take_along(logits, visited.undo)) - visited.grid(log_paths)
 
 
-def _log_inflow(env: Environment, networks: Networks, states: Any) -> Float[Array, " rows"]:
+def _log_inflow(
+    env: Environment, networks: Networks, states: Any, read: Callable[[Any], Array], each: Callable[[Array], Array]
+) -> Float[Array, "rows ..."]:
     """log of the summed flows of the edges into each state, by looking at all of its parents."""
     mask = env.backward_mask(states)
     rows = mask.shape[0]
@@ -332,6 +388,6 @@ def _log_inflow(env: Environment, networks: Networks, states: Any) -> Float[Arra
             states,
             env.backward_step(states, choice),
         )
-        logits = networks.policy(env.observe(parent)).forward_logits
-        edges.append(ops.take_along(logits, env.forward_action(states, choice)))
-    return ops.logsumexp(ops.stack(edges, -1), -1, mask)
+        logits = read(networks.policy(env.observe(parent)))
+        edges.append(ops.take_along(logits, each(env.forward_action(states, choice))))
+    return ops.logsumexp(ops.stack(edges, -1), -1, each(mask))

@@ -22,9 +22,11 @@ class Given:
     constants: dict[str, Any] = field(default_factory=dict)
     """Those of the world, in the framework of the engine."""
     targets: Any = None
-    """Networks that follow the trained ones slowly; None where there are none."""
+    """Networks that follow the trained ones slowly, or stand still; None where there are none."""
     contrast: Any = None
     """Data and fakes, as a `Contrast`, where the reward is learned; otherwise None."""
+    intrinsic: Any = None
+    """Scale of the rewards for what is new; None where there are none."""
 
 
 @tree.record
@@ -39,6 +41,8 @@ class Trajectories:
     given: Given = field(default_factory=Given)
     weight: Any = None
     """How often each trajectory counts in a loss, (batch,); None: each once."""
+    learners: Any = None
+    """Which forward heads learn from each trajectory, (batch, heads); None: the policy as it is."""
 
     def trimmed(self) -> Trajectories:
         """Without the time after the longest trajectory, where shapes may depend on data (not in JAX)."""
@@ -60,7 +64,9 @@ def joined(env: Environment, parts: Sequence[Trajectories]) -> Trajectories:
         parts = [_padded(one) for one in parts]
     states = tree.map_leaves(lambda *each: ops.concat(each, 1), *(one.states for one in parts))
     actions, length = (ops.concat([getattr(one, name) for one in parts], -1) for name in ("actions", "length"))
-    return Trajectories(states, actions, length, parts[0].given, _joined_weights(parts))
+    learners = [one.learners for one in parts]
+    heads = None if any(one is None for one in learners) else ops.concat(learners)
+    return Trajectories(states, actions, length, parts[0].given, _joined_weights(parts), heads)
 
 
 def _joined_weights(parts: Sequence[Trajectories]) -> Any:
@@ -129,6 +135,7 @@ def forward_rollout(
         else:
             out = rows.spread(reader.step(memory, rows.pick(state), t)[0])
         mask = env.forward_mask(state)
+        out = reader.chosen(out)
         action = sample_actions(out, mask, uniform[t], explore[t], epsilon, temperature, env.action_shape)
         moved = env.step(state, action)
         states = tree.map_leaves(lambda buffer, x: ops.set_at(buffer, t + 1, x), states, moved)
@@ -198,7 +205,7 @@ class Rows:
         """The rows of a batch of states."""
         return tree.map_leaves(lambda x: ops.take(x, self.index), state)
 
-    def spread(self, rows: Float[Array, "rows actions"]) -> Float[Array, "batch actions"]:
+    def spread(self, rows: Float[Array, "rows *heads actions"]) -> Float[Array, "batch *heads actions"]:
         """Back to the whole batch; done trajectories get some row, which masks make irrelevant."""
         return ops.take(rows, self.place)
 

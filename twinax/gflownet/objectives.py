@@ -35,7 +35,7 @@ def detailed_balance(s: Scores, loss: Residual = ops.square, terminal_weight: fl
 
     The flow of the next state is that of the target networks, where there are some.
     """
-    residual = s.log_flow + s.log_pf - _next_log_flow(s) - s.log_pb
+    residual = s.log_flow + s.log_pf - next_log_flow(s) - s.log_pb
     return mean_by_end(loss(residual), s, terminal_weight)
 
 
@@ -124,7 +124,8 @@ def log_z_estimates(s: Scores) -> Float[Array, " batch"]:
     return s.log_reward + ops.sum(s.log_pb - s.log_pf, 0)
 
 
-def _next_log_flow(s: Scores) -> Float[Array, "time batch"]:
+def next_log_flow(s: Scores) -> Float[Array, "time batch"]:
+    """log F of the state that each action leads to, R at the end; that of the target networks, where there are some."""
     later = (s.target or s).log_flow
     following = ops.concat([later[1:], later[:1]])
     return ops.where(s.terminal, s.log_reward[None], following)
@@ -173,6 +174,8 @@ class Objective(ABC):
     """Whether it reads the scores of the target networks, as `Scores.target`, where there are some."""
     of_data: ClassVar[bool] = False
     """Whether it imitates the objects that it is shown, which then must not be only its own fresh ones."""
+    rewards_edges: ClassVar[bool] = False
+    """Whether it balances edges by `log_flow` and `log_pb`, so that rewards of edges can enter."""
     least_batch: ClassVar[int] = 1
     """Trajectories without which the loss is 0 whatever the policy."""
 
@@ -227,6 +230,7 @@ class DetailedBalance(Objective):
 
     needs = frozenset({"log_flow"})
     reads_target = True
+    rewards_edges = True
 
     def __call__(self, s: Scores) -> tuple[Array, Terms]:
         return detailed_balance(s, self.of_residual, self.terminal_weight)
@@ -251,6 +255,7 @@ class SubtrajectoryBalance(Objective):
     """Set over which the weights of pieces are normalised: batch (all of a batch) or trajectory (those of each)."""
 
     needs = frozenset({"log_flow"})
+    rewards_edges = True
 
     def __post_init__(self):
         super().__post_init__()
