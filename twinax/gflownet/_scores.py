@@ -12,7 +12,7 @@ from typing import Any
 
 from twinax import ops, tree
 from twinax.envs import Environment
-from twinax.gflownet._policy import Networks, backward_log_probs, counts_paths
+from twinax.gflownet._policy import Networks, backward_log_probs, counts_paths, is_fixed
 from twinax.gflownet._reading import read_prefixes, reads_on
 from twinax.gflownet._trajectories import Given, Trajectories
 from twinax.types import Array, Bool, Float, Int
@@ -95,19 +95,16 @@ class Visited:
     """
 
     states: Any
-    """The states, trajectory after trajectory; rows after the last repeat the first."""
+    """The states, trajectory after trajectory, and rows after the last repeat the first; time after time where all
+    trajectories have one length."""
     forward_mask: Bool[Array, "rows actions"]
     action: Int[Array, " rows"]
     """The action taken in each state (padding in a final state)."""
     undo: Int[Array, " rows"]
     """The backward action that undoes the action which led to each state (padding in the source)."""
-    place: Int[Array, "time batch"]
-    """Row of state t of each trajectory."""
-    present: Bool[Array, "time batch"]
-    """Whether there is such a row."""
-    next_place: Int[Array, "time batch"]
-    """Row of state t + 1."""
-    next_present: Bool[Array, "time batch"]
+    places: Any
+    """Row of state t of each trajectory, row of state t + 1, and whether there are such rows, each (time, batch); None
+    where all trajectories have one length, whose rows then lie in the order of the grid."""
     valid: Bool[Array, "time batch"]
     """True for actions that were taken."""
     length: Int[Array, " batch"]
@@ -130,13 +127,28 @@ class Visited:
         cut |= {name: getattr(self, name)[:size] for name in names}
         return dataclasses.replace(self, **cut)
 
+    def without_ends(self) -> Visited:
+        """Only the states in which an action was taken, where all trajectories have one length."""
+        times, batch = self.valid.shape
+        return self.head(times * batch)
+
     def grid(self, row: Float[Array, " rows"]) -> Float[Array, "time batch"]:
         """Values of rows on the grid: state t of each trajectory, 0 where there is none."""
-        return ops.where(self.present, ops.take(row, self.place), 0.0)
+        return self._on_grid(row, 0)
 
     def next_grid(self, row: Float[Array, " rows"]) -> Float[Array, "time batch"]:
         """The same for state t + 1."""
-        return ops.where(self.next_present, ops.take(row, self.next_place), 0.0)
+        return self._on_grid(row, 1)
+
+    def _on_grid(self, row: Array, later: int) -> Array:
+        if self.places is not None:
+            place, present = self.places[later]
+            return ops.where(present, ops.take(row, place), 0.0)
+        times, batch = self.valid.shape
+        there = row[later * batch : (later + times) * batch]
+        if (missing := times * batch - there.shape[0]) > 0:
+            there = ops.concat([there, ops.zeros((missing,), row)])
+        return there.reshape(times, batch)
 
 
 def num_rows(env: Environment, trajectories: Trajectories) -> Int[Array, ""]:
@@ -180,7 +192,8 @@ def visit(env: Environment, trajectories: Trajectories, size: int | None = None)
     previous = gather(trajectories.actions, ops.clip(time - 1, 0, times - 1))
     valid = ops.arange(times, count)[:, None] < trajectories.length[None]
     where = trajectory, time
-    return _listed(env, trajectories, states, action, previous, valid, ops.sum(count), places(0), places(1), where)
+    on_grid = places(0), places(1)
+    return _listed(env, trajectories, states, action, previous, valid, ops.sum(count), on_grid, where)
 
 
 def _visit_all(env: Environment, trajectories: Trajectories) -> Visited:
@@ -195,15 +208,10 @@ def _visit_all(env: Environment, trajectories: Trajectories) -> Visited:
     action = flat(actions) if env.stops else ops.concat([flat(actions, times), actions[-1]])
     previous = ops.concat([actions[0], flat(actions, rows - 1)])
     number = ops.arange(rows * batch, actions)
-    place = ops.cast(number[: times * batch].reshape(times, batch), "int32")
-    following = place + batch
-    there = following < rows * batch
-    present = place >= 0
+    valid = number[: times * batch].reshape(times, batch) >= 0
     states = tree.map_leaves(flat, trajectories.states)
-    nexts = ops.where(there, following, 0), there
     count = ops.zeros((), actions, "int32") + rows * batch
-    where = number % batch, number // batch
-    return _listed(env, trajectories, states, action, previous, present, count, (place, present), nexts, where)
+    return _listed(env, trajectories, states, action, previous, valid, count, None, (number % batch, number // batch))
 
 
 def _listed(
@@ -214,8 +222,7 @@ def _listed(
     previous: Array,
     valid: Array,
     count: Array,
-    here: tuple[Array, Array],
-    following: tuple[Array, Array],
+    places: Any,
     where: tuple[Array, Array],
 ) -> Visited:
     last = trajectories.last
@@ -228,10 +235,7 @@ def _listed(
         forward_mask=env.forward_mask(states),
         action=action,
         undo=ops.clip(env.backward_action(states, previous), 0, env.num_backward_actions - 1),
-        place=here[0],
-        present=here[1],
-        next_place=following[0],
-        next_present=following[1],
+        places=places,
         valid=valid,
         length=trajectories.length,
         log_reward=env.log_reward(last),
@@ -268,14 +272,18 @@ def score(
 
 
 def _score(env: Environment, networks: Networks, visited: Visited, backward: str, needs: frozenset[str]) -> Scores:
-    states, valid = visited.states, visited.valid
+    whole, valid = visited, visited.valid
+    if env.fixed_length and is_fixed(env, backward) and "log_inflow" not in needs:
+        # Nobody asks a network about finished states: these have a reward, and P_B is known.
+        visited = visited.without_ends()
+    states = visited.states
     if reads_on(env, networks.policy):
         out = read_prefixes(env, networks.policy, visited.last, visited.spot)
     else:
         out = networks.policy(env.observe(states))
     logits = out.forward_logits
     forward = ops.log_softmax(logits, visited.forward_mask)
-    back = backward_log_probs(env, backward, states, out.backward_logits, logits)
+    back = backward_log_probs(env, backward, whole.states, out.backward_logits, logits)
 
     fields: dict[str, Any] = {}
     if "log_flow" in needs:
@@ -301,7 +309,7 @@ def _score(env: Environment, networks: Networks, visited: Visited, backward: str
         fields["path_error"] = _path_error(env, visited, out.backward_logits)
     return Scores(
         log_pf=ops.where(valid, visited.grid(ops.take_along(forward, visited.action)), 0.0),
-        log_pb=ops.where(valid, visited.next_grid(ops.take_along(back, visited.undo)), 0.0),
+        log_pb=ops.where(valid, whole.next_grid(ops.take_along(back, whole.undo)), 0.0),
         log_reward=ops.cast(visited.log_reward, logits),
         valid=valid,
         weight=visited.weight,
