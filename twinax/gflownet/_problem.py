@@ -25,8 +25,8 @@ from twinax.gflownet._judge import PICTURES, TITLES, Judging
 from twinax.gflownet._lessons import lesson, replay_draws
 from twinax.gflownet._local_search import LocalSearchOptions, local_search, search_draws
 from twinax.gflownet._metrics import MetricOptions, Samples
-from twinax.gflownet._policy import Networks, PolicyOptions, counts_paths, init_networks
-from twinax.gflownet._reading import Reader
+from twinax.gflownet._policy import Networks, PolicyOptions, asks_of_ends, counts_paths, init_networks
+from twinax.gflownet._reading import Reader, Recorder, can_record
 from twinax.gflownet._replay import Replay, ReplayOptions, first_replay
 from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
 from twinax.gflownet._targets import TargetOptions
@@ -212,9 +212,15 @@ class GFlowNet(Problem):
 
     def step(self, state: State, draws, inputs: Inputs, update: Update) -> tuple[State, Metrics]:
         before = state.step
-        learn = self._learn if self.replay.batch_size else super().step
+        learn = self._learn if self.replay.batch_size else self._learn_fresh
         state, log = learn(state, draws, inputs, update)
         return dataclasses.replace(state, targets=self.targets.moved(state.targets, state.networks, before)), log
+
+    def _learn_fresh(self, state: State, draws, inputs: Inputs, update: Update) -> tuple[State, Metrics]:
+        """Fresh trajectories, of which the networks that act and that are trained are asked once."""
+        carry, fresh = self._act(state, draws, inputs, keep=True)
+        state, log = update(state, self.loss, fresh)
+        return dataclasses.replace(state, carry=carry), log
 
     def _learn(self, state: State, draws, inputs: Inputs, update: Update) -> tuple[State, Metrics]:
         """Fresh trajectories, and updates with objects of the replay beside them."""
@@ -232,16 +238,20 @@ class GFlowNet(Problem):
         state, log = ops.scan(once, dataclasses.replace(state, carry=carry), below(draws, "replay"))
         return state, {name: ops.mean(values, 0) for name, values in log.items()}
 
-    def _act(self, state: State, draws, inputs: Inputs) -> tuple[Samples, Trajectories | None]:
-        """Fresh trajectories and proposals, whose objects are stored; none where all comes from a file."""
+    def _act(self, state: State, draws, inputs: Inputs, keep: bool = False) -> tuple[Samples, Trajectories | None]:
+        """Fresh trajectories and proposals, whose objects are stored; none where all comes from a file. The trajectories
+        may `keep` what the layers of the policy give, for a loss of the same networks."""
         if not self.batch_size:
             return state.carry, None
         policy = state.networks.policy.acting()
         given = self._given(state, inputs)
         env = self.env.given(given.constants)
+        reader = Reader.of(env, policy)
+        if keep and not self.search.rounds and can_record(env, policy, draws["action"]):
+            reader = Recorder(env, policy, asks_of_ends(env, self.policy.backward, self.needs))
         fresh = forward_rollout(
             env,
-            Reader.of(env, policy),
+            reader,
             draws["action"],
             self.exploration.explore(draws["explore"]),
             scheduled(inputs.settings["epsilon"], state.step),

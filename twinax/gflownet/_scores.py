@@ -12,7 +12,7 @@ from typing import Any
 
 from twinax import ops, tree
 from twinax.envs import Environment
-from twinax.gflownet._policy import Networks, backward_log_probs, counts_paths, is_fixed
+from twinax.gflownet._policy import Networks, asks_of_ends, backward_log_probs, counts_paths
 from twinax.gflownet._reading import read_prefixes, reads_on
 from twinax.gflownet._trajectories import Given, Trajectories
 from twinax.types import Array, Bool, Float, Int
@@ -119,6 +119,8 @@ class Visited:
     """The finished states, where rows can be read from these token by token; otherwise None."""
     spot: Any
     """Row of each state among all tokens of the finished ones, in that case."""
+    results: Any
+    """What the layers of the networks give for the rows; None where that is not known."""
 
     def head(self, size: int) -> Visited:
         """Only the first rows; `size` is at least `count`."""
@@ -244,6 +246,7 @@ def _listed(
         weight=trajectories.weight,
         last=last if env.in_order else None,
         spot=spot,
+        results=tree.map_leaves(lambda x: x.reshape(-1, x.shape[-1]), trajectories.results),
     )
 
 
@@ -267,18 +270,26 @@ def score(
     slower = {
         name: _score(env, others[name], visited, backward, needs) for name in ("target", "prior") if name in others
     }
-    own = _score(env, networks, visited, backward, needs)
+    own = _score(env, networks, visited, backward, needs, visited.results)
     return dataclasses.replace(own, **slower) if slower else own
 
 
-def _score(env: Environment, networks: Networks, visited: Visited, backward: str, needs: frozenset[str]) -> Scores:
+def _score(
+    env: Environment,
+    networks: Networks,
+    visited: Visited,
+    backward: str,
+    needs: frozenset[str],
+    results: Any = None,
+) -> Scores:
     whole, valid = visited, visited.valid
-    if env.fixed_length and is_fixed(env, backward) and "log_inflow" not in needs:
-        # Nobody asks a network about finished states: these have a reward, and P_B is known.
+    if env.fixed_length and not asks_of_ends(env, backward, needs):
         visited = visited.without_ends()
     states = visited.states
     if reads_on(env, networks.policy):
         out = read_prefixes(env, networks.policy, visited.last, visited.spot)
+    elif results is not None:
+        out = networks.policy.known(env.observe(states), results)  # type: ignore[attr-defined]
     else:
         out = networks.policy(env.observe(states))
     logits = out.forward_logits
