@@ -37,6 +37,9 @@ def _apply_together(recipe: Optimizer, networks: Any, gradients: Any, moments: M
         count, first, second = after.count, after.mu, after.nu
     # Divided as an integer, the count would be a float32 even in a float64 run.
     factor = recipe.factor(moments.count.astype(norm.dtype))
+    # So that steps wait for all gradients, some of which read the parameters: these are then written in place, and not
+    # copied first. Where there is a gradient that is no number, nothing else is lost: training stops.
+    factor = jnp.where(jnp.isnan(norm), jnp.nan, factor)
     names = tree.named_leaves(networks)
     rates = [(settings[recipe.setting(name)] if settings else recipe.rate(name)) * factor for name in names]
     rates = jax.tree.unflatten(jax.tree.structure(networks), rates)
