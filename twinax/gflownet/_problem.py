@@ -41,6 +41,8 @@ from twinax.recipe import remembered
 
 DESCRIBED = 20_000
 """Worlds with at most this many states are enumerated to describe a run."""
+MANY_ROWS = 1024
+"""So many rows of a loss take longer to compute a thousand times than a branch takes to compile."""
 MEMORY = {
     "networks": "the networks (policy.hidden, env)",
     "networks.log_z": "log Z (objective.log_z_size)",
@@ -412,11 +414,12 @@ def row_sizes(batch: int, longest: int, number: int = 9) -> tuple[int, ...]:
     """Static numbers of rows for a compiled loss, in multiples of 16, from six a trajectory to the most possible.
 
     Each size is a branch to compile (about a second), each gap between two sizes is work on empty rows: roots are
-    spaced evenly, so that gaps grow with the size, and the last but one, which is hardly ever needed, is left out.
+    spaced evenly, so that gaps grow with the size, and the last but one, which is hardly ever needed, is left out. Where
+    trajectories are short, three quarters of many rows are worth a branch.
     """
     most, least = batch * longest, max(64, 6 * batch)
     if most < 2 * least:
-        return (most,)
+        return (-(-3 * most // 64) * 16, most) if most >= MANY_ROWS else (most,)
     number = min(number, 2 + most // least)
     sizes = np.linspace(np.sqrt(least), np.sqrt(most), number) ** 2
     return (*(-(-int(size) // 16) * 16 for size in sizes[:-2]), most)
