@@ -58,7 +58,7 @@ CASES = {
     "tfbind8": Case(16, 400, (128, 256), {"gfnx": 3}, {"tfbind8": 80}, needs="tfbind8"),
     "qm9": Case(16, 400, (80, 256), {"gfnx": 3}, {"qm9": 80}, needs="qm9"),
     "bitseq": Case(16, 10, (3840, 64), {"gfnx": 1.5, "torchgfn": 10}, {"bitseq": 2}, torchgfn=1),
-    "dag": Case(128, 10, (7040, 128), {"gfnx": 2, "torchgfn": 10}, {"dag": 4, "dag-own": 4}, torchgfn=1),
+    "dag": Case(128, 10, (7040, 128), {"gfnx": 2, "torchgfn": 10}, {"dag": 4, "dag-own": 4}, torchgfn=2),
     "ising": Case(256, 2, (20736, 256), {"gfnx": 2}, {"ising": 1}),
     "phylo": Case(32, 1, (22464, 256), {"gfnx": 10}, {"phylo": 1, "phylo-own": 1}, needs="ds1"),
 }
@@ -258,6 +258,10 @@ def run(name: str, arguments) -> dict | None:
             goal = f", wanted {case.wanted[who]:g}x" if who in case.wanted else ""
             clock, processor = ratios[who].values()
             line += f"  {first} is {clock:.1f}x by the clock, {processor:.1f}x by processor time{goal}"
+            if "mean_length" in waiting[who].facts:
+                line += ", actions of a trajectory: " + ", ".join(
+                    f"{one} {waiting[one].facts['mean_length']:.1f}" for one in (first, who)
+                )
         print(line, flush=True)
     facts = {who: one.facts for who, one in waiting.items()}
     print(f"{'':8s} load {min(load):.1f} to {max(load):.1f} on {os.cpu_count()} cores", flush=True)

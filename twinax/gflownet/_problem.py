@@ -241,8 +241,8 @@ class GFlowNet(Problem):
         return state, {name: ops.mean(values, 0) for name, values in log.items()}
 
     def _act(self, state: State, draws, inputs: Inputs, keep: bool = False) -> tuple[Samples, Trajectories | None]:
-        """Fresh trajectories and proposals, whose objects are stored; none where all comes from a file. The trajectories
-        may `keep` what the layers of the policy give, for a loss of the same networks."""
+        """Fresh trajectories and proposals, whose objects are stored; none where all comes from a file. They may `keep`
+        what the layers of the policy give, for a loss of the same networks."""
         if not self.batch_size:
             return state.carry, None
         policy = state.networks.policy.acting()
@@ -414,8 +414,8 @@ def row_sizes(batch: int, longest: int, number: int = 9) -> tuple[int, ...]:
     """Static numbers of rows for a compiled loss, in multiples of 16, from six a trajectory to the most possible.
 
     Each size is a branch to compile (about a second), each gap between two sizes is work on empty rows: roots are
-    spaced evenly, so that gaps grow with the size, and the last but one, which is hardly ever needed, is left out. Where
-    trajectories are short, three quarters of many rows are worth a branch.
+    spaced evenly, so that gaps grow with the size, and the last but one, which is hardly ever needed, is left out.
+    Where trajectories are short, three quarters of many rows are worth a branch.
     """
     most, least = batch * longest, max(64, 6 * batch)
     if most < 2 * least:

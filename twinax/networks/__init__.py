@@ -83,10 +83,10 @@ __all__ = [
     "input_gradient",
     "join_inputs",
     "laid_out",
+    "layer_results",
     "make_factory",
     "make_own",
     "num_parameters",
-    "layer_results",
     "perceptron",
     "width",
 ]

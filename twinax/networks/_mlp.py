@@ -89,7 +89,12 @@ def perceptron(layers: Sequence[Linear | ActingLinear], act: str, x: Any) -> Arr
 
 def layer_results(layers: Sequence[Linear | ActingLinear], act: str, x: Any, known: Any = None) -> tuple[Array, ...]:
     """What each linear layer of a perceptron gives, before its activation; `known` is what these layers are known to
-    give, so that only gradients have to be worked out."""
+    give, so that only gradients have to be worked out.
+
+    >>> net = MLP.init(np.random.default_rng(0), inputs=3, hidden=(8,), outputs=2)
+    >>> [x.shape for x in layer_results(net.layers, net.activation, np.zeros((5, 3), np.float32))]
+    [(5, 8), (5, 2)]
+    """
     function, x, results = activation(act), flat(x), []
     for place, layer in enumerate(layers):
         x = function(x) if place else x
