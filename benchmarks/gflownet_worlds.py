@@ -119,7 +119,8 @@ def work(name: str, mode: str, steps: int, file: str) -> None:
 
 
 def gigaflops(name: str, file: str, columns: str) -> float:
-    """What XLA counts in a step: its loops written out once for every turn they make."""
+    """What XLA counts in a step: its loops written out once for every turn they make, and the loss of the batch and in
+    the size that the step gives to its update."""
     import jax
 
     from twinax import ops
@@ -137,10 +138,13 @@ def gigaflops(name: str, file: str, columns: str) -> float:
         return float(costs["flops"]) / 1e9
 
     env = problem.env.given(inputs.data.get("constants", {}))
-    rows = ops.like(env.reset(problem.batch_size), state.networks.policy)
-    acting = counted(lambda networks, rows: policy(networks, env.observe(rows)).forward_logits, state.networks, rows)
-    _, batch = problem.collect(state, draws, inputs)
-    loss = counted(jax.grad(lambda networks: problem.loss(networks, batch)[0], allow_int=True), state.networks)
+    states = ops.like(env.reset(problem.batch_size), state.networks.policy)
+    acting = counted(lambda networks, rows: policy(networks, env.observe(rows)).forward_logits, state.networks, states)
+    given = []
+    problem.step(state, draws, inputs, lambda state, loss, batch, still=(): (given.append(batch) or state, {}))
+    batch, sizes = given[0], problem.compile.sizes
+    rows = {"size": min(size for size in sizes if size >= int(problem.compile.count(batch)))} if sizes else {}
+    loss = counted(jax.grad(lambda networks: problem.loss(networks, batch, **rows)[0], allow_int=True), state.networks)
     return env.max_steps * acting + loss
 
 
