@@ -58,7 +58,7 @@ CASES = {
     "tfbind8": Case(16, 400, (128, 256), {"gfnx": 3}, {"tfbind8": 80}, needs="tfbind8"),
     "qm9": Case(16, 400, (80, 256), {"gfnx": 3}, {"qm9": 80}, needs="qm9"),
     "bitseq": Case(16, 10, (3840, 64), {"gfnx": 1.5, "torchgfn": 10}, {"bitseq": 2}, torchgfn=1),
-    "dag": Case(128, 10, (7040, 128), {"gfnx": 2, "torchgfn": 10}, {"dag": 4, "dag-own": 4}, torchgfn=1),
+    "dag": Case(128, 10, (7040, 128), {"gfnx": 2, "torchgfn": 10}, {"dag": 4, "dag-own": 4}, torchgfn=2),
     "ising": Case(256, 2, (20736, 256), {"gfnx": 2}, {"ising": 1}),
     "phylo": Case(32, 1, (22464, 256), {"gfnx": 10}, {"phylo": 1, "phylo-own": 1}, needs="ds1"),
 }
@@ -119,7 +119,8 @@ def work(name: str, mode: str, steps: int, file: str) -> None:
 
 
 def gigaflops(name: str, file: str, columns: str) -> float:
-    """What XLA counts in a step: its loops written out once for every turn they make."""
+    """What XLA counts in a step: its loops written out once for every turn they make, and the loss of the batch and in
+    the size that the step gives to its update."""
     import jax
 
     from twinax import ops
@@ -137,10 +138,13 @@ def gigaflops(name: str, file: str, columns: str) -> float:
         return float(costs["flops"]) / 1e9
 
     env = problem.env.given(inputs.data.get("constants", {}))
-    rows = ops.like(env.reset(problem.batch_size), state.networks.policy)
-    acting = counted(lambda networks, rows: policy(networks, env.observe(rows)).forward_logits, state.networks, rows)
-    _, batch = problem.collect(state, draws, inputs)
-    loss = counted(jax.grad(lambda networks: problem.loss(networks, batch)[0], allow_int=True), state.networks)
+    states = ops.like(env.reset(problem.batch_size), state.networks.policy)
+    acting = counted(lambda networks, rows: policy(networks, env.observe(rows)).forward_logits, state.networks, states)
+    given = []
+    problem.step(state, draws, inputs, lambda state, loss, batch, still=(): (given.append(batch) or state, {}))
+    batch, sizes = given[0], problem.compile.sizes
+    rows = {"size": min(size for size in sizes if size >= int(problem.compile.count(batch)))} if sizes else {}
+    loss = counted(jax.grad(lambda networks: problem.loss(networks, batch, **rows)[0], allow_int=True), state.networks)
     return env.max_steps * acting + loss
 
 
@@ -258,6 +262,10 @@ def run(name: str, arguments) -> dict | None:
             goal = f", wanted {case.wanted[who]:g}x" if who in case.wanted else ""
             clock, processor = ratios[who].values()
             line += f"  {first} is {clock:.1f}x by the clock, {processor:.1f}x by processor time{goal}"
+            if "mean_length" in waiting[who].facts:
+                line += ", actions of a trajectory: " + ", ".join(
+                    f"{one} {waiting[one].facts['mean_length']:.1f}" for one in (first, who)
+                )
         print(line, flush=True)
     facts = {who: one.facts for who, one in waiting.items()}
     print(f"{'':8s} load {min(load):.1f} to {max(load):.1f} on {os.cpu_count()} cores", flush=True)

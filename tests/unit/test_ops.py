@@ -639,6 +639,21 @@ def rows_like(rows, reference):
     return ops.cast(ops.like(rows, reference), reference)
 
 
+def test_known_values_have_the_gradients_of_their_function():
+    x, weight = KHOT.astype(np.float64), np.linspace(-1.0, 1.0, 2 * KHOT.shape[-1]).reshape(2, -1)
+
+    def product(x, weight):
+        return ops.sin(x @ weight.T)
+
+    def known(x, weight):
+        return ops.known(product, (x, weight), ops.stop_gradient(product(x, weight)))
+
+    np.testing.assert_allclose(everywhere(known, x, weight), product(x, weight), rtol=1e-12)
+    assert_same(gradients(known, x, weight), gradients(product, x, weight))
+    wrong = ops.known(product, to_jax((x, weight)), jnp.zeros(product(x, weight).shape))
+    np.testing.assert_array_equal(wrong, 0.0)  # in JAX the function itself is not worked out
+
+
 def test_khot_linear_without_gradients_and_under_vmap():
     with torch.no_grad():
         assert_same(ops.khot_linear(*to_torch((KHOT, WEIGHT, BIAS))), ops.khot_linear(KHOT, WEIGHT, BIAS))

@@ -25,8 +25,7 @@ def apply_update(
 
 def _apply_together(recipe: Optimizer, networks: Any, gradients: Any, moments: Moments, settings: Any):
     """All parameters by one optimizer."""
-    # As products: XLA's plain sum on the CPU adds one number after the other.
-    norm = jnp.sqrt(sum(jnp.vdot(g, g) for g in jax.tree.leaves(gradients)))
+    norm = jnp.sqrt(sum(_square_sum(g) for g in jax.tree.leaves(gradients)))
     clipped = recipe.clipped(tree.named_leaves(gradients), norm)
     gradients = jax.tree.unflatten(jax.tree.structure(gradients), list(clipped.values()))
     if recipe.name == "sgd":
@@ -38,6 +37,9 @@ def _apply_together(recipe: Optimizer, networks: Any, gradients: Any, moments: M
         count, first, second = after.count, after.mu, after.nu
     # Divided as an integer, the count would be a float32 even in a float64 run.
     factor = recipe.factor(moments.count.astype(norm.dtype))
+    # So that steps wait for all gradients, some of which read the parameters: these are then written in place, and not
+    # copied first. Where there is a gradient that is no number, nothing else is lost: training stops.
+    factor = jnp.where(jnp.isnan(norm), jnp.nan, factor)
     names = tree.named_leaves(networks)
     rates = [(settings[recipe.setting(name)] if settings else recipe.rate(name)) * factor for name in names]
     rates = jax.tree.unflatten(jax.tree.structure(networks), rates)
@@ -51,6 +53,14 @@ def _apply_together(recipe: Optimizer, networks: Any, gradients: Any, moments: M
         )
 
     return jax.tree.map(move, networks, updates, rates), Moments(count, first, second), norm
+
+
+def _square_sum(gradient: jax.Array) -> jax.Array:
+    # As a product of a matrix and ones: XLA's sums and its products of vectors add one number after the other on the
+    # CPU, a nanosecond each.
+    squares = (gradient * gradient).reshape(-1, gradient.shape[-1] if gradient.ndim else 1)
+    ones = jnp.ones((squares.shape[1],), squares.dtype)
+    return jnp.sum(jnp.matmul(squares, ones, precision=jax.lax.Precision.HIGHEST))
 
 
 def _apply_separately(recipe: Optimizer, networks: Any, gradients: Any, moments: Moments, settings: Any):

@@ -23,6 +23,7 @@ from twinax.networks import (
     acting,
     activation,
     factory_name,
+    layer_results,
     make_own,
     perceptron,
 )
@@ -82,6 +83,14 @@ class Policy(eqx.Module):
     def acting(self) -> Policy:
         """The same policy laid out for a rollout."""
         return Policy(acting(self.layers), self.activation, self.sizes)  # type: ignore[arg-type]
+
+    def results(self, observation: Any) -> tuple[Array, ...]:
+        """What each layer gives; the last are the heads, side by side."""
+        return layer_results(self.layers, self.activation, observation)
+
+    def known(self, observation: Any, results: tuple[Array, ...]) -> Outputs:
+        """What it says where the `results` of its layers are known: in JAX only gradients are left to be worked out."""
+        return split_heads(layer_results(self.layers, self.activation, observation, results)[-1], self.sizes)
 
 
 class SeparatePolicy(eqx.Module):
@@ -223,6 +232,12 @@ def make_headed(
                     f"the network {factory_name(network)} gives {answer} for {head} of one state; it must be {shape}"
                 )
     return Headed(made, sizes)
+
+
+def asks_of_ends(env: Environment, backward: str, needs: frozenset[str]) -> bool:
+    """Whether a loss asks a network about finished states: their flow is the reward, so only where P_B is learned, or
+    where the flows into states are."""
+    return not env.stops and (not is_fixed(env, backward) or "log_inflow" in needs)
 
 
 def counts_paths(env: Environment, kind: str) -> bool:

@@ -28,8 +28,8 @@ from twinax.gflownet._judge import PICTURES, TITLES, Judging
 from twinax.gflownet._lessons import lesson, replay_draws
 from twinax.gflownet._local_search import LocalSearchOptions, local_search, search_draws
 from twinax.gflownet._metrics import MetricOptions, Samples
-from twinax.gflownet._policy import Networks, PolicyOptions, counts_paths, init_networks
-from twinax.gflownet._reading import Reader
+from twinax.gflownet._policy import Networks, PolicyOptions, asks_of_ends, counts_paths, init_networks
+from twinax.gflownet._reading import Reader, Recorder, can_record
 from twinax.gflownet._replay import Replay, ReplayOptions, first_replay
 from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
 from twinax.gflownet._targets import TargetOptions
@@ -44,6 +44,8 @@ from twinax.recipe import remembered
 
 DESCRIBED = 20_000
 """Worlds with at most this many states are enumerated to describe a run."""
+MANY_ROWS = 1024
+"""So many rows of a loss take longer to compute a thousand times than a branch takes to compile."""
 MEMORY = {
     "networks": "the networks (policy.hidden, env)",
     "networks.log_z": "log Z (objective.log_z_size)",
@@ -275,9 +277,15 @@ class GFlowNet(Problem):
 
     def step(self, state: State, draws, inputs: Inputs, update: Update) -> tuple[State, Metrics]:
         before = state.step
-        learn = self._learn if self.replay.batch_size else super().step
+        learn = self._learn if self.replay.batch_size else self._learn_fresh
         state, log = learn(state, draws, inputs, update)
         return dataclasses.replace(state, targets=self.targets.moved(state.targets, state.networks, before)), log
+
+    def _learn_fresh(self, state: State, draws, inputs: Inputs, update: Update) -> tuple[State, Metrics]:
+        """Fresh trajectories, of which the networks that act and that are trained are asked once."""
+        carry, fresh = self._act(state, draws, inputs, keep=True)
+        state, log = update(state, self.loss, fresh)
+        return dataclasses.replace(state, carry=carry), log
 
     def _learn(self, state: State, draws, inputs: Inputs, update: Update) -> tuple[State, Metrics]:
         """Fresh trajectories, and updates with objects of the replay beside them."""
@@ -295,17 +303,22 @@ class GFlowNet(Problem):
         state, log = ops.scan(once, dataclasses.replace(state, carry=carry), below(draws, "replay"))
         return state, {name: ops.mean(values, 0) for name, values in log.items()}
 
-    def _act(self, state: State, draws, inputs: Inputs) -> tuple[Samples, Trajectories | None]:
-        """Fresh trajectories and proposals, whose objects are stored; none where all comes from a file."""
+    def _act(self, state: State, draws, inputs: Inputs, keep: bool = False) -> tuple[Samples, Trajectories | None]:
+        """Fresh trajectories and proposals, whose objects are stored; none where all comes from a file. They may `keep`
+        what the layers of the policy give, for a loss of the same networks."""
         if not self.batch_size:
             return state.carry, None
         policy = state.networks.policy.acting()
         given = self._given(state, inputs)
         env = self.env.given(given.constants)
         head, learners = self.exploration.heads(draws["heads"]) if self.exploration.thompson else (None, None)
+        reader = Reader.of(env, policy, None if head is None else head[: self.batch_size])
+        alone = not self.search.rounds and not self.retraced  # what others walked, nothing was kept of
+        if keep and alone and can_record(env, policy, draws["action"]):
+            reader = Recorder(env, policy, asks_of_ends(env, self.policy.backward, self.needs))
         fresh = forward_rollout(
             env,
-            Reader.of(env, policy, None if head is None else head[: self.batch_size]),
+            reader,
             draws["action"],
             self.exploration.explore(draws["explore"]),
             scheduled(inputs.settings["epsilon"], state.step),
@@ -499,10 +512,11 @@ def row_sizes(batch: int, longest: int, number: int = 9) -> tuple[int, ...]:
 
     Each size is a branch to compile (about a second), each gap between two sizes is work on empty rows: roots are
     spaced evenly, so that gaps grow with the size, and the last but one, which is hardly ever needed, is left out.
+    Where trajectories are short, three quarters of many rows are worth a branch.
     """
     most, least = batch * longest, max(64, 6 * batch)
     if most < 2 * least:
-        return (most,)
+        return (-(-3 * most // 64) * 16, most) if most >= MANY_ROWS else (most,)
     number = min(number, 2 + most // least)
     sizes = np.linspace(np.sqrt(least), np.sqrt(most), number) ** 2
     return (*(-(-int(size) // 16) * 16 for size in sizes[:-2]), most)

@@ -8,6 +8,7 @@ from typing import Any
 from twinax import ops
 from twinax.envs import Environment
 from twinax.gflownet._heads import of_head
+from twinax.gflownet._policy import split_heads
 from twinax.types import Array, Float, Int
 
 Logits = Callable[[Any], Float[Array, "rows actions"]]
@@ -48,8 +49,8 @@ class Reader:
         """Whether rows must keep their places, because something is remembered of each."""
         return self.policy is not None
 
-    def start(self, states: Any) -> Any:
-        """What is remembered of source states."""
+    def start(self, states: Any, steps: int) -> Any:
+        """What is remembered of source states, from which at most so many steps are made."""
         return () if self.policy is None else self.policy.start(*self.env.observe(states).ids.shape)
 
     def step(self, memory: Any, states: Any, time: Any) -> tuple[Float[Array, "rows *heads actions"], Any]:
@@ -59,6 +60,44 @@ class Reader:
             return self.logits(seen), memory
         out, memory = self.policy.step(memory, seen.ids[:, time])
         return self._forward(out), memory
+
+    def results(self, memory: Any, final: Any) -> Any:
+        """What a loss may know of the networks when a rollout has ended; None where nothing was kept for it."""
+        return None
+
+
+def can_record(env: Environment, policy: Any, like: Any) -> bool:
+    """Whether a `Recorder` of a policy is of use: PyTorch needs to see what gradients are worked out for."""
+    return env.fixed_length and hasattr(policy, "results") and ops.framework(like) == "jax"
+
+
+class Recorder(Reader):
+    """A policy's forward head that keeps what its layers give, so that a loss need not work it out again.
+
+    The policy has to be the one that the loss trains, `acting`, and all trajectories have one length.
+    """
+
+    def __init__(self, env: Environment, policy: Any, ends: bool):
+        super().__init__(env, lambda seen: policy(seen).forward_logits)
+        self._acting, self._ends = policy, ends
+        """Whether the loss asks about finished states, which are not acted in."""
+
+    @property
+    def remembers(self) -> bool:
+        return True
+
+    def start(self, states: Any, steps: int) -> Any:
+        weights = [layer.bias if layer.bias is not None else layer.weight[:, 0] for layer in self._acting.layers]
+        rows = (steps + self._ends, states.done.shape[0])
+        return tuple(ops.zeros((*rows, *weight.shape), weight) for weight in weights)
+
+    def step(self, memory: Any, states: Any, time: Any) -> tuple[Float[Array, "rows actions"], Any]:
+        results = self._acting.results(self.env.observe(states))
+        logits = split_heads(results[-1], self._acting.sizes).forward_logits
+        return logits, tuple(ops.set_at(kept, time, x) for kept, x in zip(memory, results, strict=True))
+
+    def results(self, memory: Any, final: Any) -> Any:
+        return self.step(memory, final, -1)[1] if self._ends else memory
 
 
 def read_prefixes(env: Environment, policy: Any, last: Any, spot: Int[Array, " rows"]) -> Any:

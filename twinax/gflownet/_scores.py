@@ -14,7 +14,7 @@ from typing import Any
 from twinax import ops, tree
 from twinax.envs import Environment
 from twinax.gflownet._heads import for_each_head
-from twinax.gflownet._policy import Networks, backward_log_probs, counts_paths
+from twinax.gflownet._policy import Networks, asks_of_ends, backward_log_probs, counts_paths
 from twinax.gflownet._reading import read_prefixes, reads_on
 from twinax.gflownet._trajectories import Given, Trajectories
 from twinax.types import Array, Bool, Float, Int
@@ -107,19 +107,16 @@ class Visited:
     """
 
     states: Any
-    """The states, trajectory after trajectory; rows after the last repeat the first."""
+    """The states, trajectory after trajectory, and rows after the last repeat the first; time after time where all
+    trajectories have one length."""
     forward_mask: Bool[Array, "rows actions"]
     action: Int[Array, " rows"]
     """The action taken in each state (padding in a final state)."""
     undo: Int[Array, " rows"]
     """The backward action that undoes the action which led to each state (padding in the source)."""
-    place: Int[Array, "time batch"]
-    """Row of state t of each trajectory."""
-    present: Bool[Array, "time batch"]
-    """Whether there is such a row."""
-    next_place: Int[Array, "time batch"]
-    """Row of state t + 1."""
-    next_present: Bool[Array, "time batch"]
+    places: Any
+    """Row of state t of each trajectory, row of state t + 1, and whether there are such rows, each (time, batch); None
+    where all trajectories have one length, whose rows then lie in the order of the grid."""
     valid: Bool[Array, "time batch"]
     """True for actions that were taken."""
     length: Int[Array, " batch"]
@@ -136,6 +133,8 @@ class Visited:
     """The finished states, where rows can be read from these token by token; otherwise None."""
     spot: Any
     """Row of each state among all tokens of the finished ones, in that case."""
+    results: Any
+    """What the layers of the networks give for the rows; None where that is not known."""
 
     def head(self, size: int) -> Visited:
         """Only the first rows; `size` is at least `count`."""
@@ -144,21 +143,37 @@ class Visited:
         cut |= {name: getattr(self, name)[:size] for name in names}
         return dataclasses.replace(self, **cut)
 
+    def without_ends(self) -> Visited:
+        """Only the states in which an action was taken, where all trajectories have one length."""
+        times, batch = self.valid.shape
+        return self.head(times * batch)
+
     def grid(self, row: Float[Array, "rows ..."]) -> Float[Array, "time batch"]:
         """Values of rows on the grid: state t of each trajectory, 0 where there is none; those of heads adjoin."""
-        return _on_grid(row, self.place, self.present)
+        return self._on_grid(row, 0)
 
     def next_grid(self, row: Float[Array, "rows ..."]) -> Float[Array, "time batch"]:
         """The same for state t + 1."""
-        return _on_grid(row, self.next_place, self.next_present)
+        return self._on_grid(row, 1)
 
+    def next_present(self) -> Bool[Array, "time batch"]:
+        """Whether there is a row of state t + 1."""
+        if self.places is not None:
+            return self.places[1][1]
+        times, batch = self.valid.shape
+        number = ops.arange(times * batch, self.action).reshape(times, batch)
+        return number + batch < self.action.shape[0]
 
-def _on_grid(row: Array, place: Array, present: Array) -> Array:
-    values = ops.take(row, place)
-    if row.ndim == 1:
-        return ops.where(present, values, 0.0)
-    time, batch, heads = values.shape
-    return ops.where(present[..., None], values, 0.0).reshape(time, batch * heads)
+    def _on_grid(self, row: Array, later: int) -> Array:
+        (times, batch), more = self.valid.shape, row.shape[1:]
+        if self.places is not None:
+            place, present = self.places[later]
+            values = ops.where(present[..., None] if more else present, ops.take(row, place), 0.0)
+        else:
+            values = row[later * batch : (later + times) * batch]
+            if (missing := times * batch - values.shape[0]) > 0:
+                values = ops.concat([values, ops.zeros((missing, *more), row)])
+        return values.reshape(times, -1) if more else values.reshape(times, batch)
 
 
 def num_rows(env: Environment, trajectories: Trajectories) -> Int[Array, ""]:
@@ -202,7 +217,8 @@ def visit(env: Environment, trajectories: Trajectories, size: int | None = None)
     previous = gather(trajectories.actions, ops.clip(time - 1, 0, times - 1))
     valid = ops.arange(times, count)[:, None] < trajectories.length[None]
     where = trajectory, time
-    return _listed(env, trajectories, states, action, previous, valid, ops.sum(count), places(0), places(1), where)
+    on_grid = places(0), places(1)
+    return _listed(env, trajectories, states, action, previous, valid, ops.sum(count), on_grid, where)
 
 
 def _visit_all(env: Environment, trajectories: Trajectories) -> Visited:
@@ -217,15 +233,10 @@ def _visit_all(env: Environment, trajectories: Trajectories) -> Visited:
     action = flat(actions) if env.stops else ops.concat([flat(actions, times), actions[-1]])
     previous = ops.concat([actions[0], flat(actions, rows - 1)])
     number = ops.arange(rows * batch, actions)
-    place = ops.cast(number[: times * batch].reshape(times, batch), "int32")
-    following = place + batch
-    there = following < rows * batch
-    present = place >= 0
+    valid = number[: times * batch].reshape(times, batch) >= 0
     states = tree.map_leaves(flat, trajectories.states)
-    nexts = ops.where(there, following, 0), there
     count = ops.zeros((), actions, "int32") + rows * batch
-    where = number % batch, number // batch
-    return _listed(env, trajectories, states, action, previous, present, count, (place, present), nexts, where)
+    return _listed(env, trajectories, states, action, previous, valid, count, None, (number % batch, number // batch))
 
 
 def _listed(
@@ -236,8 +247,7 @@ def _listed(
     previous: Array,
     valid: Array,
     count: Array,
-    here: tuple[Array, Array],
-    following: tuple[Array, Array],
+    places: Any,
     where: tuple[Array, Array],
 ) -> Visited:
     last = trajectories.last
@@ -250,10 +260,7 @@ def _listed(
         forward_mask=env.forward_mask(states),
         action=action,
         undo=ops.clip(env.backward_action(states, previous), 0, env.num_backward_actions - 1),
-        place=here[0],
-        present=here[1],
-        next_place=following[0],
-        next_present=following[1],
+        places=places,
         valid=valid,
         length=trajectories.length,
         log_reward=env.log_reward(last),
@@ -263,6 +270,7 @@ def _listed(
         learners=trajectories.learners,
         last=last if env.in_order else None,
         spot=spot,
+        results=tree.map_leaves(lambda x: x.reshape(-1, x.shape[-1]), trajectories.results),
     )
 
 
@@ -286,20 +294,32 @@ def score(
     slower = {
         name: _score(env, others[name], visited, backward, needs) for name in ("target", "prior") if name in others
     }
-    own = _score(env, networks, visited, backward, needs)
+    own = _score(env, networks, visited, backward, needs, visited.results)
     if "novelty" in others:
         slower |= _novelty(env, networks.novelty, others["novelty"], visited, needs)
     return dataclasses.replace(own, **slower) if slower else own
 
 
-def _score(env: Environment, networks: Networks, visited: Visited, backward: str, needs: frozenset[str]) -> Scores:
+def _score(
+    env: Environment,
+    networks: Networks,
+    visited: Visited,
+    backward: str,
+    needs: frozenset[str],
+    results: Any = None,
+) -> Scores:
+    whole, valid = visited, visited.valid
+    if env.fixed_length and not asks_of_ends(env, backward, needs):
+        visited = visited.without_ends()
     states = visited.states
     if reads_on(env, networks.policy):
         out = read_prefixes(env, networks.policy, visited.last, visited.spot)
+    elif results is not None:
+        out = networks.policy.known(env.observe(states), results)  # type: ignore[attr-defined]
     else:
         out = networks.policy(env.observe(states))
     logits = out.forward_logits
-    back = backward_log_probs(env, backward, states, out.backward_logits, logits)
+    back = backward_log_probs(env, backward, whole.states, out.backward_logits, logits)
 
     fields = _of_forward_logits(env, networks, visited, needs, out)
     if visited.learners is not None:
@@ -315,9 +335,9 @@ def _score(env: Environment, networks: Networks, visited: Visited, backward: str
     if counts_paths(env, backward):
         fields["path_error"] = _path_error(env, visited, out.backward_logits)
     return Scores(
-        log_pb=ops.where(visited.valid, visited.next_grid(ops.take_along(back, visited.undo)), 0.0),
+        log_pb=ops.where(valid, whole.next_grid(ops.take_along(back, whole.undo)), 0.0),
         log_reward=ops.cast(visited.log_reward, logits),
-        valid=visited.valid,
+        valid=valid,
         weight=visited.weight,
         learners=visited.learners,
         **fields,
@@ -359,7 +379,7 @@ def _novelty(env: Environment, learning: Any, fixed: Any, visited: Visited, need
     seen = env.observe(visited.states)
     row = ops.sum(ops.square(learning(seen) - fixed(seen)), -1)
     here = visited.grid(row)
-    fields = {"novelty": ops.where(visited.next_present, visited.next_grid(row), here)}
+    fields = {"novelty": ops.where(visited.next_present(), visited.next_grid(row), here)}
     return {**fields, "state_novelty": here} if "state_log_reward" in needs else fields
 
 

@@ -43,6 +43,9 @@ class Trajectories:
     """How often each trajectory counts in a loss, (batch,); None: each once."""
     learners: Any = None
     """Which forward heads learn from each trajectory, (batch, heads); None: the policy as it is."""
+    results: Any = None
+    """What the layers of the networks that are trained give in each state that a loss asks about, (time, batch, width);
+    None where that is not known."""
 
     def trimmed(self) -> Trajectories:
         """Without the time after the longest trajectory, where shapes may depend on data (not in JAX)."""
@@ -120,7 +123,7 @@ def forward_rollout(
     actions = ops.zeros((steps, batch), uniform, "int32")
     length = ops.zeros((batch,), uniform, "int32")
 
-    reader = Reader(env, logits)
+    reader = logits if isinstance(logits, Reader) else Reader(env, logits)
 
     def going(carry, more_than: int):
         state, _, _, _, _, t = carry
@@ -142,7 +145,7 @@ def forward_rollout(
         actions = ops.set_at(actions, t, action)
         return moved, memory, states, actions, length + ops.cast(~state.done, length), t + 1
 
-    carry = (state, reader.start(state), states, actions, length, 0)
+    carry = (state, reader.start(state, steps), states, actions, length, 0)
     shrinks = ops.framework(uniform) == "jax" and not env.fixed_length and not reader.remembers
     sizes = _row_counts(batch) if shrinks else [batch]
     for size, smaller in zip(sizes, [*sizes[1:], 0], strict=True):
@@ -150,10 +153,10 @@ def forward_rollout(
         carry = ops.while_loop(
             lambda carry, smaller=smaller: going(carry, smaller), lambda carry, rows=rows: act(carry, rows), carry
         )
-    final, _, states, actions, length, _ = carry
+    final, memory, states, actions, length, _ = carry
     # Slots after the longest trajectory stay unwritten, but the last one always holds the final state.
     states = tree.map_leaves(lambda buffer, x: ops.set_at(buffer, -1, x), states, final)
-    return Trajectories(states, actions, length)
+    return Trajectories(states, actions, length, results=reader.results(memory, final))
 
 
 def retraced(env: Environment, actions: Int[Array, "time batch"]) -> Trajectories:

@@ -9,7 +9,7 @@ from twinax.networks._graphs import GraphLayer, GraphNet, GraphNetwork
 from twinax.networks._heads import EdgeHead, PairHead, PlaceHead
 from twinax.networks._impala import Impala
 from twinax.networks._layers import ACTIVATIONS, ActingLinear, Linear, acting, activation, laid_out
-from twinax.networks._mlp import MLP, Ensemble, input_gradient, join_inputs, perceptron
+from twinax.networks._mlp import MLP, Ensemble, input_gradient, join_inputs, layer_results, perceptron
 from twinax.networks._noisy import NoisyLinear, check_noise
 from twinax.networks._norms import GroupNorm, LayerNorm
 from twinax.networks._observations import Graph, Items, KHot, Tokens, described, flat, width
@@ -83,6 +83,7 @@ __all__ = [
     "input_gradient",
     "join_inputs",
     "laid_out",
+    "layer_results",
     "make_factory",
     "make_own",
     "num_parameters",

@@ -84,10 +84,27 @@ class MLP(eqx.Module):
 
 def perceptron(layers: Sequence[Linear | ActingLinear], act: str, x: Any) -> Array:
     """Apply linear layers with an activation between them."""
-    function, x = activation(act), flat(x)
-    for layer in layers[:-1]:
-        x = function(layer(x))
-    return layers[-1](x)
+    return layer_results(layers, act, x)[-1]
+
+
+def layer_results(layers: Sequence[Linear | ActingLinear], act: str, x: Any, known: Any = None) -> tuple[Array, ...]:
+    """What each linear layer of a perceptron gives, before its activation; `known` is what these layers are known to
+    give, so that only gradients have to be worked out.
+
+    >>> net = MLP.init(np.random.default_rng(0), inputs=3, hidden=(8,), outputs=2)
+    >>> [x.shape for x in layer_results(net.layers, net.activation, np.zeros((5, 3), np.float32))]
+    [(5, 8), (5, 2)]
+    """
+    function, x, results = activation(act), flat(x), []
+    for place, layer in enumerate(layers):
+        x = function(x) if place else x
+        x = layer(x) if known is None else ops.known(_applied, (layer, x), known[place])
+        results.append(x)
+    return tuple(results)
+
+
+def _applied(layer: Any, x: Any) -> Array:
+    return layer(x)
 
 
 def join_inputs(*parts: Any) -> Array:

@@ -195,6 +195,19 @@ def _multiply_backward(residual, gradient):
 _multiply.defvjp(lambda x, weight: (x @ weight.T, (x, weight)), _multiply_backward)
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def known(function, arguments, value):
+    return value
+
+
+def _known_backward(function, arguments, gradient):
+    # What the function gives is not used here, so XLA computes no more of it than its gradients read.
+    return jax.vjp(function, *arguments)[1](gradient), jnp.zeros_like(gradient)
+
+
+known.defvjp(lambda function, arguments, value: (value, arguments), _known_backward)
+
+
 def transpose(weight):
     # The barrier makes it a copy, made once, instead of a view that every product has to walk across.
     return lax.optimization_barrier(weight.T)
