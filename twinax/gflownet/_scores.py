@@ -13,7 +13,7 @@ from typing import Any
 from twinax import ops, tree
 from twinax.envs import Environment
 from twinax.gflownet._policy import Networks, backward_log_probs, counts_paths
-from twinax.gflownet._reading import read_prefixes, reads_on
+from twinax.gflownet._reading import read_prefixes, reads_on, reads_rows
 from twinax.gflownet._trajectories import Given, Trajectories
 from twinax.types import Array, Bool, Float, Int
 
@@ -122,11 +122,16 @@ class Visited:
     """The finished states, where rows can be read from these token by token; otherwise None."""
     spot: Any
     """Row of each state among all tokens of the finished ones, in that case."""
+    known: Any = None
+    """What the world knows of all rows that were made on the way; None where it makes none."""
+    owner: Any = None
+    """The trajectory of each state, in that case."""
 
     def head(self, size: int) -> Visited:
         """Only the first rows; `size` is at least `count`."""
         cut = {"states": tree.map_leaves(lambda x: x[:size], self.states)}
-        names = ("forward_mask", "action", "undo", *(("spot",) if self.spot is not None else ()))
+        more = (name for name in ("spot", "owner") if getattr(self, name) is not None)
+        names = ("forward_mask", "action", "undo", *more)
         cut |= {name: getattr(self, name)[:size] for name in names}
         return dataclasses.replace(self, **cut)
 
@@ -219,10 +224,12 @@ def _listed(
     where: tuple[Array, Array],
 ) -> Visited:
     last = trajectories.last
-    spot = None
+    spot = known = None
     if env.in_order:
         trajectory, time = where
         spot = ops.cast(trajectory * env.observe(last).ids.shape[-1] + time, "int32")
+    if env.made_rows is not None:
+        known = env.made_rows.known(last)
     return Visited(
         states=states,
         forward_mask=env.forward_mask(states),
@@ -240,6 +247,8 @@ def _listed(
         weight=trajectories.weight,
         last=last if env.in_order else None,
         spot=spot,
+        known=known,
+        owner=None if known is None else where[0],
     )
 
 
@@ -269,8 +278,11 @@ def score(
 
 def _score(env: Environment, networks: Networks, visited: Visited, backward: str, needs: frozenset[str]) -> Scores:
     states, valid = visited.states, visited.valid
+    env = env if visited.known is None else env.knowing(visited.known, visited.owner)
     if reads_on(env, networks.policy):
         out = read_prefixes(env, networks.policy, visited.last, visited.spot)
+    elif reads_rows(env, networks.policy):
+        out = networks.policy(env.made_rows.shown(visited.known, states, visited.owner))
     else:
         out = networks.policy(env.observe(states))
     logits = out.forward_logits

@@ -14,10 +14,10 @@ from twinax.errors import TwinaxError
 from twinax.networks._heads import ItemHead, PairHead, join_heads
 from twinax.networks._layers import Linear, laid_out
 from twinax.networks._mlp import perceptron
-from twinax.networks._observations import Items, described
+from twinax.networks._observations import Items, SharedItems, described
 from twinax.networks._own import NetworkSpec
 from twinax.networks._transformer import TransformerEncoder
-from twinax.types import Array, Float
+from twinax.types import Array, Bool, Float
 
 
 @checked
@@ -82,10 +82,24 @@ class PairNet(eqx.Module):
     order: tuple[str, ...] = eqx.field(static=True)
     """Heads in the order of their columns."""
 
-    def __call__(self, seen: Items) -> Float[Array, "rows columns"]:
-        x = self.body(perceptron(self.first, "relu", seen.features), key_mask=seen.present)
-        whole = ops.mean(x, -2, mask=seen.present[..., None])
-        return join_heads(self.heads, self.order, x, whole)
+    row_by_row = True
+    """It has `row` and `whole`, so that rows which many states show are read once."""
+
+    def __call__(self, seen: Items | SharedItems) -> Float[Array, "rows columns"]:
+        if isinstance(seen, SharedItems):
+            return self.whole(ops.take(self.row(seen.rows), seen.index), seen.present)
+        return self.whole(self.row(seen.features), seen.present)
+
+    def row(self, features: Float[Array, "*rows features"]) -> Float[Array, "*rows width"]:
+        """What stands for an item, by its own features alone."""
+        return perceptron(self.first, "relu", features)
+
+    def whole(
+        self, items: Float[Array, "rows items width"], present: Bool[Array, "rows items"]
+    ) -> Float[Array, "rows columns"]:
+        """Its outputs, from what stands for each item."""
+        x = self.body(items, key_mask=present)
+        return join_heads(self.heads, self.order, x, ops.mean(x, -2, mask=present[..., None]))
 
     def acting(self) -> PairNet:
         """The same laid out for a rollout."""

@@ -17,6 +17,10 @@ def group_norm(x: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
     return y if bias is None else y + bias
 
 
+def pair_sums(x: Any, weight: Any) -> Any:
+    return ops.relu(x[..., :, None, :] + x[..., None, :, :]) @ weight
+
+
 def attention(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> Any:
     if causal:
         before = ops.arange(query.shape[-2], query)[:, None] >= ops.arange(key.shape[-2], query)
