@@ -22,6 +22,7 @@ from twinax.envs._grid_tiers import Tiers
 from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
+from twinax.envs._made_rows import MadeRows
 from twinax.envs._molecules import Molecules, Properties
 from twinax.envs._peptides import Peptides
 from twinax.envs._perfect_tree import LeafNumber, PerfectTree
@@ -89,6 +90,7 @@ __all__ = [
     "ItemWeights",
     "LeafNumber",
     "LinearGaussian",
+    "MadeRows",
     "MazeState",
     "Molecules",
     "MountainCar",

@@ -5,9 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
+
 from twinax import ops
 from twinax.networks import SharedItems
 from twinax.types import Array, Bool, Float, Int
+
+CROWDS = 3
+"""Into how many parts states are divided by how many items they show."""
+LEAST_CROWDED = 4096
+"""Items of a batch of trajectories from which on they are: a part is a program to compile."""
 
 
 class MadeRows(ABC):
@@ -54,8 +61,21 @@ class MadeRows(ABC):
     def present(self, state: Any) -> Bool[Array, "rows items"]:
         """Which items there are."""
 
-    def shown(self, known: Any, state: Any, owner: Int[Array, " rows"]) -> SharedItems:
-        """What a network sees of states on the way to those of which all is known."""
+    @property
+    @abstractmethod
+    def most(self) -> tuple[int, ...]:
+        """How many items there are at most in a state after 0, 1, ... actions, from the source to an end."""
+
+    def crowds(self, each: int) -> tuple[tuple[int, int], ...]:
+        """The bounds of `SharedItems` for states listed time by time, `each` at every time: a few of them, because each
+        is a program of its own."""
+        times = np.array_split(self.most, CROWDS if each * sum(self.most) >= LEAST_CROWDED else 1)
+        return tuple((each * len(some), int(max(some))) for some in times)
+
+    def shown(self, known: Any, state: Any, owner: Int[Array, " rows"], each: int | None = None) -> SharedItems:
+        """What a network sees of states on the way to those of which all is known: `each` at every time, time by time,
+        or in any order."""
         made = self.made(known)
         table = ops.concat([self.first(made), made.reshape(made.shape[0] * made.shape[1], made.shape[2])])
-        return SharedItems(table, self.index(state, owner), self.present(state))
+        crowds = () if each is None else self.crowds(each)
+        return SharedItems(table, self.index(state, owner), self.present(state), crowds)

@@ -335,8 +335,9 @@ class PhylogeneticTree(Environment):
         seen = ops.cast((seen & self.constant("column_state", changes)) > 0, "float32")
         if self.columns == "all":
             return seen
-        numbers = (changes, self.alignment.num_sites), (leaves, self.num_taxa)
-        return ops.concat([seen, *((ops.cast(x, seen) / most)[..., None] for x, most in numbers)], -1)
+        # Products, because a compiler may turn a division by a constant into one, which rounds otherwise.
+        numbers = (changes, 1 / self.alignment.num_sites), (leaves, 1 / self.num_taxa)
+        return ops.concat([seen, *((ops.cast(x, seen) * share)[..., None] for x, share in numbers)], -1)
 
     @property
     def observation_size(self) -> int:

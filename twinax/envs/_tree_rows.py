@@ -34,6 +34,10 @@ class TreeRows(MadeRows):
     def number(self) -> int:
         return self.env.num_taxa
 
+    @property
+    def most(self) -> tuple[int, ...]:
+        return tuple(range(self.number, 0, -1))
+
     def known(self, state: Any) -> KnownTrees:
         slots = ops.broadcast(self.number + ops.arange(self.number, state.size), state.size.shape)
         fitted = self.env.fit(state, slots)

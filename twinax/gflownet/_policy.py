@@ -139,9 +139,9 @@ class Headed(eqx.Module):
         """What stands for items, by their own features alone."""
         return self.network.row(features)
 
-    def whole(self, items: Any, present: Any) -> Outputs:
-        """What it says of states by what stands for their items."""
-        return split_heads(self.network.whole(items, present), self.sizes)
+    def whole(self, seen: Any) -> Outputs:
+        """What it says of states, where what stands for their items is in the place of features."""
+        return split_heads(self.network.whole(seen), self.sizes)
 
     def prefixes(self, observation: Any) -> Outputs:
         """What it says of every prefix of whole sequences, from one pass: entry [:, t] is that of the first t + 1

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from twinax import ops
-from twinax.envs import Environment
+from twinax.envs import Environment, MadeRows
 from twinax.gflownet._policy import Outputs
+from twinax.networks import SharedItems
 from twinax.tree import record
 from twinax.types import Array, Float, Int
 
@@ -20,9 +21,9 @@ def reads_on(env: Environment, policy: Any) -> bool:
     return env.in_order and getattr(policy, "one_by_one", False)
 
 
-def reads_rows(env: Environment, policy: Any) -> bool:
-    """Whether a policy can read each row that this world's actions make by itself."""
-    return env.made_rows is not None and getattr(policy, "row_by_row", False)
+def rows_read(env: Environment, policy: Any) -> MadeRows | None:
+    """How actions make rows, where this world's do and the policy can read each by itself."""
+    return env.made_rows if getattr(policy, "row_by_row", False) else None
 
 
 @record
@@ -43,12 +44,14 @@ class Reader:
         self.env = env
         self.logits = logits.logits if isinstance(logits, Reader) else logits
         self.policy: Any = logits.policy if isinstance(logits, Reader) else None
+        self.made: MadeRows | None = logits.made if isinstance(logits, Reader) else None
 
     @classmethod
     def of(cls, env: Environment, policy: Any) -> Reader:
         """A policy's forward head."""
         reader = cls(env, lambda seen: policy(seen).forward_logits)
-        reader.policy = policy if reads_on(env, policy) or reads_rows(env, policy) else None
+        reader.made = rows_read(env, policy)
+        reader.policy = policy if reads_on(env, policy) or reader.made is not None else None
         return reader
 
     @property
@@ -60,33 +63,36 @@ class Reader:
         """What is remembered of source states."""
         if self.policy is None:
             return ()
-        if self.env.in_order:
+        if self.made is None:
             return self.policy.start(*self.env.observe(states).ids.shape)
-        made = self.env.made_rows
-        first = self.policy.row(made.first(states.done))
-        others = ops.zeros((states.done.shape[0] * made.number, first.shape[-1]), first)
-        return ReadRows(made.known(states), ops.concat([first, others]))
+        first = self.policy.row(self.made.first(states.done))
+        others = ops.zeros((states.done.shape[0] * self.made.number, first.shape[-1]), first)
+        return ReadRows(self.made.known(states), ops.concat([first, others]))
 
     def step(self, memory: Any, states: Any, time: Any) -> tuple[Float[Array, "rows actions"], Any]:
         """Logits of states after `time` actions, and what is remembered then."""
-        if self.policy is not None and not self.env.in_order:
-            memory = self._read_newest(memory, states)
-            made = self.env.made_rows
-            index = made.index(states, ops.arange(states.done.shape[0], states.done))
-            return self.policy.whole(ops.take(memory.rows, index), made.present(states)).forward_logits, memory
+        if self.made is not None:
+            return self._step_rows(self.made, memory, states)
         seen = self.env.observe(states)
         if self.policy is None:
             return self.logits(seen), memory
         out, memory = self.policy.step(memory, seen.ids[:, time])
         return out.forward_logits, memory
 
-    def _read_newest(self, memory: ReadRows, states: Any) -> ReadRows:
-        made = self.env.made_rows
+    def _step_rows(self, made: MadeRows, memory: ReadRows, states: Any) -> tuple[Float[Array, "rows actions"], Any]:
         known, number = made.grown(memory.known, states)
         batch = number.shape[0]
-        place = memory.rows.shape[0] + (ops.arange(batch, number) - batch) * made.number + number
-        row = self.policy.row(made.newest(known, number))
-        return ReadRows(known, ops.set_at(memory.rows, (place,), row))
+        each = ops.arange(batch, number)
+        place = memory.rows.shape[0] + (each - batch) * made.number + number
+        rows = ops.set_at(memory.rows, (place,), self.policy.row(made.newest(known, number)))
+        index, present = made.index(states, each), made.present(states)
+
+        def among(most: int):
+            return self.policy.whole(SharedItems(rows, index, present, ((batch, most),))).forward_logits
+
+        sizes = tuple(sorted({most for _, most in made.crowds(batch)}))
+        out = ops.switch_size(ops.max(ops.sum(ops.cast(present, index), -1)), sizes, among)
+        return out, ReadRows(known, rows)
 
 
 def read_prefixes(env: Environment, policy: Any, last: Any, spot: Int[Array, " rows"]) -> Outputs:

@@ -13,7 +13,7 @@ from typing import Any
 from twinax import ops, tree
 from twinax.envs import Environment
 from twinax.gflownet._policy import Networks, backward_log_probs, counts_paths
-from twinax.gflownet._reading import read_prefixes, reads_on, reads_rows
+from twinax.gflownet._reading import read_prefixes, reads_on, rows_read
 from twinax.gflownet._trajectories import Given, Trajectories
 from twinax.types import Array, Bool, Float, Int
 
@@ -126,6 +126,8 @@ class Visited:
     """What the world knows of all rows that were made on the way; None where it makes none."""
     owner: Any = None
     """The trajectory of each state, in that case."""
+    each: int | None = tree.static(default=None)
+    """States of every time, where these are listed time by time."""
 
     def head(self, size: int) -> Visited:
         """Only the first rows; `size` is at least `count`."""
@@ -208,7 +210,8 @@ def _visit_all(env: Environment, trajectories: Trajectories) -> Visited:
     nexts = ops.where(there, following, 0), there
     count = ops.zeros((), actions, "int32") + rows * batch
     where = number % batch, number // batch
-    return _listed(env, trajectories, states, action, previous, present, count, (place, present), nexts, where)
+    listed = _listed(env, trajectories, states, action, previous, present, count, (place, present), nexts, where)
+    return dataclasses.replace(listed, each=batch)
 
 
 def _listed(
@@ -281,8 +284,8 @@ def _score(env: Environment, networks: Networks, visited: Visited, backward: str
     env = env if visited.known is None else env.knowing(visited.known, visited.owner)
     if reads_on(env, networks.policy):
         out = read_prefixes(env, networks.policy, visited.last, visited.spot)
-    elif reads_rows(env, networks.policy):
-        out = networks.policy(env.made_rows.shown(visited.known, states, visited.owner))
+    elif (made := rows_read(env, networks.policy)) is not None:
+        out = networks.policy(made.shown(visited.known, states, visited.owner, visited.each))
     else:
         out = networks.policy(env.observe(states))
     logits = out.forward_logits

@@ -99,6 +99,9 @@ class SharedItems:
     index: Int[Array, "*batch items"]
     """The row of each item; any row for those that are not there."""
     present: Bool[Array, "*batch items"]
+    crowds: tuple[tuple[int, int], ...] = static(default=())
+    """(states, items): so many states, one after the other, show so many items at most; together these are all states.
+    Empty where no bound is known."""
 
     def items(self) -> Items:
         """The same written out."""
