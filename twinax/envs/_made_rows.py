@@ -66,16 +66,17 @@ class MadeRows(ABC):
     def most(self) -> tuple[int, ...]:
         """How many items there are at most in a state after 0, 1, ... actions, from the source to an end."""
 
-    def crowds(self, each: int) -> tuple[tuple[int, int], ...]:
-        """The bounds of `SharedItems` for states listed time by time, `each` at every time: a few of them, because each
-        is a program of its own."""
-        times = np.array_split(self.most, CROWDS if each * sum(self.most) >= LEAST_CROWDED else 1)
-        return tuple((each * len(some), int(max(some))) for some in times)
+    def crowds(self, each: int, times: int | None = None) -> tuple[tuple[int, int], ...]:
+        """The bounds of `SharedItems` for states listed time by time, `each` at every time, the first `times` or all: a
+        few of them, because each is a program of its own."""
+        most = self.most[:times]
+        parts = np.array_split(most, CROWDS if each * sum(most) >= LEAST_CROWDED else 1)
+        return tuple((each * len(some), int(max(some))) for some in parts if len(some))
 
     def shown(self, known: Any, state: Any, owner: Int[Array, " rows"], each: int | None = None) -> SharedItems:
         """What a network sees of states on the way to those of which all is known: `each` at every time, time by time,
         or in any order."""
-        made = self.made(known)
+        made, index = self.made(known), self.index(state, owner)
         table = ops.concat([self.first(made), made.reshape(made.shape[0] * made.shape[1], made.shape[2])])
-        crowds = () if each is None else self.crowds(each)
-        return SharedItems(table, self.index(state, owner), self.present(state), crowds)
+        crowds = () if each is None else self.crowds(each, index.shape[0] // each)
+        return SharedItems(table, index, self.present(state), crowds)
