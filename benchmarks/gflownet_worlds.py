@@ -122,23 +122,21 @@ def gigaflops(name: str, file: str, columns: str) -> float:
     """What XLA counts in a step: its loops written out once for every turn they make."""
     import jax
 
-    from twinax import ops
+    from twinax.gflownet._reading import Reader
     from twinax.noise import key_draws
 
     problem = make_problem(name, file, columns)
     state, inputs = jax.tree.map(jax.numpy.asarray, (problem.init(0), problem.inputs()))
     draws = key_draws(problem.draws(), jax.numpy.uint32(0), jax.numpy.int32(0))
 
-    def policy(networks, seen):
-        return networks.policy(seen)
-
     def counted(function, *arguments) -> float:
         costs: Any = jax.jit(function).lower(*arguments).compile().cost_analysis()
         return float(costs["flops"]) / 1e9
 
     env = problem.env.given(inputs.data.get("constants", {}))
-    rows = ops.like(env.reset(problem.batch_size), state.networks.policy)
-    acting = counted(lambda networks, rows: policy(networks, env.observe(rows)).forward_logits, state.networks, rows)
+    rows = jax.tree.map(jax.numpy.asarray, env.reset(problem.batch_size))
+    memory = Reader.of(env, state.networks.policy).start(rows)
+    acting = counted(lambda networks, *now: Reader.of(env, networks.policy).step(*now, 0), state.networks, memory, rows)
     _, batch = problem.collect(state, draws, inputs)
     loss = counted(jax.grad(lambda networks: problem.loss(networks, batch)[0], allow_int=True), state.networks)
     return env.max_steps * acting + loss
