@@ -135,8 +135,11 @@ def gigaflops(name: str, file: str, columns: str) -> float:
 
     env = problem.env.given(inputs.data.get("constants", {}))
     rows = jax.tree.map(jax.numpy.asarray, env.reset(problem.batch_size))
-    memory = Reader.of(env, state.networks.policy).start(rows)
-    acting = counted(lambda networks, *now: Reader.of(env, networks.policy).step(*now, 0), state.networks, memory, rows)
+
+    def act(networks, held, rows):
+        return Reader.of(env, networks.policy).step(held, rows, 0)
+
+    acting = counted(act, state.networks, Reader.of(env, state.networks.policy).start(rows), rows)
     _, batch = problem.collect(state, draws, inputs)
     loss = counted(jax.grad(lambda networks: problem.loss(networks, batch)[0], allow_int=True), state.networks)
     return env.max_steps * acting + loss
