@@ -123,23 +123,25 @@ def gigaflops(name: str, file: str, columns: str) -> float:
     the size that the step gives to its update."""
     import jax
 
-    from twinax import ops
+    from twinax.gflownet._reading import Reader
     from twinax.noise import key_draws
 
     problem = make_problem(name, file, columns)
     state, inputs = jax.tree.map(jax.numpy.asarray, (problem.init(0), problem.inputs()))
     draws = key_draws(problem.draws(), jax.numpy.uint32(0), jax.numpy.int32(0))
 
-    def policy(networks, seen):
-        return networks.policy(seen)
-
     def counted(function, *arguments) -> float:
         costs: Any = jax.jit(function).lower(*arguments).compile().cost_analysis()
         return float(costs["flops"]) / 1e9
 
     env = problem.env.given(inputs.data.get("constants", {}))
-    states = ops.like(env.reset(problem.batch_size), state.networks.policy)
-    acting = counted(lambda networks, rows: policy(networks, env.observe(rows)).forward_logits, state.networks, states)
+    states = jax.tree.map(jax.numpy.asarray, env.reset(problem.batch_size))
+
+    def act(networks, held, states):
+        return Reader.of(env, networks.policy).step(held, states, 0)
+
+    held = Reader.of(env, state.networks.policy).start(states, env.max_steps)
+    acting = counted(act, state.networks, held, states)
     given = []
     problem.step(state, draws, inputs, lambda state, loss, batch, still=(): (given.append(batch) or state, {}))
     batch, sizes = given[0], problem.compile.sizes

@@ -23,6 +23,7 @@ from twinax.envs._gymnasium_world import GymnasiumWorld
 from twinax.envs._gymnax_world import GymnaxWorld
 from twinax.envs._hypergrid import GridState, Hypergrid
 from twinax.envs._learned_couplings import LearnedCouplings
+from twinax.envs._made_rows import MadeRows
 from twinax.envs._molecules import Molecules, Properties
 from twinax.envs._peptides import Peptides
 from twinax.envs._perfect_tree import LeafNumber, PerfectTree
@@ -92,6 +93,7 @@ __all__ = [
     "LeafNumber",
     "LearnedCouplings",
     "LinearGaussian",
+    "MadeRows",
     "MazeState",
     "Molecules",
     "MountainCar",

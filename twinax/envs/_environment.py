@@ -7,7 +7,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from twinax.errors import TwinaxError
 from twinax.networks import width
 from twinax.parts import Picture, Title
 from twinax.types import Array, Bool, Float, Int
+
+if TYPE_CHECKING:
+    from twinax.envs._made_rows import MadeRows
 
 
 class Environment(ABC):
@@ -160,6 +163,24 @@ class Environment(ABC):
     def _of_reward(self, name: str, otherwise: Any) -> Any:
         method: Any = getattr(getattr(self, "reward", None), name, None)
         return method(self) if callable(method) else otherwise
+
+    @property
+    def made_rows(self) -> MadeRows | None:
+        """How each action makes one row of what is observed, in a world where none is changed: networks then read each
+        row once. None elsewhere."""
+        return None
+
+    def knowing(self, known: Any, owner: Int[Array, " rows"]) -> Any:
+        """The same world, in whose `is_known` rules may look up what they would have to work out of each state anew:
+        what is `known` of made rows, and on the way to which number of that batch each state is."""
+        bound = copy.copy(self)
+        object.__setattr__(bound, "_known", (known, owner))
+        return bound
+
+    @property
+    def is_known(self) -> Any:
+        """What `knowing` was given, (known, owner); None without it."""
+        return getattr(self, "_known", None)
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -92,64 +92,58 @@ def read_letters(who: str, sequences: tuple[str, ...]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What Fitch's rules say of a batch of forests."""
+    """What Fitch's rules say of some nodes of each of a batch of forests."""
 
-    tops: Array
-    """The set of states at the top of the tree with each least leaf, (batch, leaves, patterns) of uint8; of a leaf
-    that is not the least of its tree, its own set."""
-    changes: Int[Array, "batch leaves"]
-    """Changes within the tree with each least leaf, over the patterns; of other leaves 0."""
+    sets: Array
+    """The set of states of each node, (batch, nodes, patterns) of uint8."""
+    changes: Int[Array, "batch nodes"]
+    """Changes below it, over the patterns."""
 
 
-def fitch(leaves: Any, weights: Any, left: Any, right: Any, size: Any, last: Any) -> Fitted:
-    """Sets of states and changes, from the leaves to the tops: where two children have states in common, those, at no
-    change; otherwise all of both, at one.
+def merged(one: tuple[Any, Any], other: tuple[Any, Any], weights: Any) -> tuple[Any, Any]:
+    """The sets of states of nodes, and the changes below, from those of their two children: where these have states in
+    common, those, at no change; otherwise all of both, at one."""
+    common = one[0] & other[0]
+    apart = ops.sum(ops.where(common == 0, weights, 0), -1)
+    return ops.where(common == 0, one[0] | other[0], common), one[1] + other[1] + ops.cast(apart, one[1])
 
-    `left` and `right` have the children of each slot (leaf k is k, slot k is `number + k`, -1 where there is none),
-    `size` the leaves below it, `last` the slot at the top of each tree.
+
+def fitch(leaves: Any, weights: Any, left: Any, right: Any, size: Any, nodes: Any) -> Fitted:
+    """Sets of states and changes of nodes, worked out from the leaves upwards.
+
+    `left` and `right` have the children of each slot (leaf k is k, slot k is `number + k`, -1 where there is none), and
+    `size` the leaves below it. Of empty slots among `nodes`, something is said.
     """
     batch, number = left.shape
     # By size children come before their parents; slots in use come before those that are not.
     order = ops.smallest(ops.cast(ops.where(size > 0, size, 2 * number), "float32"), number - 1)
-    used = ops.sum(ops.cast(size > 0, "int32"), -1)
     rank = ops.sum(
         ops.where(order[:, :, None] == ops.arange(number, order), ops.arange(number - 1, order)[:, None], 0), 1
     )
     row = ops.arange(batch, order)
 
-    def line(node, rank_of=rank):
+    def line(node):
         """Where the set of a node lies in the buffer: leaves first, then slots by rank."""
-        ranked = _each(rank_of, ops.clip(node - number, 0, number - 1))
+        ranked = ops.gather(rank, ops.clip(node - number, 0, number - 1))
         return ops.cast(ops.where(node >= number, number + ranked, ops.clip(node, 0, number - 1)), "int32")
 
-    ordered = (ops.move_axis(_each(line(side), order), 1, 0) for side in (left, right))
+    ordered = (ops.move_axis(ops.gather(line(side), order), 1, 0) for side in (left, right))
     lefts, rights = (ops.cast(one * batch + row, "int32") for one in ordered)
     width = leaves.shape[-1]
     inner = ops.zeros((number - 1, batch, width), leaves)
     buffer = ops.concat([ops.broadcast(leaves[:, None], (number, batch, width)), inner])
     changes = ops.zeros((2 * number - 1, batch), order, "int32")
-    most = ops.max(used)
+    most = ops.max(ops.sum(ops.cast(size > 0, "int32"), -1))
 
     def merge(carry):
         buffer, changes, k = carry
-        flat = buffer.reshape((2 * number - 1) * batch, width)
-        one, other = ops.take(flat, lefts[k]), ops.take(flat, rights[k])
-        common = one & other
-        apart = (common == 0) & (k < used)[:, None]
-        below = changes.reshape(-1)
-        within = ops.take(below, lefts[k]) + ops.take(below, rights[k])
-        within = within + ops.cast(ops.sum(ops.where(apart, weights, 0), -1), within)
-        merged = ops.where(common == 0, one | other, common)
-        return ops.set_at(buffer, number + k, merged), ops.set_at(changes, number + k, within), k + 1
+        flat, below = buffer.reshape((2 * number - 1) * batch, width), changes.reshape(-1)
+        one, other = ((ops.take(flat, side[k]), ops.take(below, side[k])) for side in (lefts, rights))
+        # Forests with fewer merges make something of an empty slot, which is no part of any tree.
+        sets, within = merged(one, other, weights)
+        return ops.set_at(buffer, number + k, sets), ops.set_at(changes, number + k, within), k + 1
 
     buffer, changes, _ = ops.while_loop(lambda carry: carry[2] < most, merge, (buffer, changes, 0))
-    leaf = ops.arange(number, order)
-    top = line(ops.where(last >= 0, number + last, leaf))
     flat = buffer.reshape((2 * number - 1) * batch, width)
-    lines = ops.cast(top * batch + row[:, None], "int32")
+    lines = ops.cast(line(nodes) * batch + row[:, None], "int32")
     return Fitted(ops.take(flat, lines), ops.take(changes.reshape(-1), lines))
-
-
-def _each(x: Any, index: Any) -> Any:
-    """Entries of each row at the indices of the same row."""
-    return ops.gather(x, index)

@@ -17,6 +17,7 @@ from twinax.envs._alignments import Alignment, read_alignment, simulate_alignmen
 from twinax.envs._environment import Environment
 from twinax.envs._parsimony import STATES, Fitted, Patterns, fitch, patterns_of
 from twinax.envs._rewarded import as_reward
+from twinax.envs._tree_rows import TreeRows
 from twinax.errors import TwinaxError
 from twinax.networks import Items
 from twinax.parts import Title
@@ -284,15 +285,37 @@ class PhylogeneticTree(Environment):
         size = ops.gather(state.size, ops.clip(state.last, 0, self.num_taxa - 1))
         return ops.take(self.constant("log_inner", state.last), size)
 
-    def fitted(self, state: ForestState) -> Fitted:
-        """The sets of states at the tops of all trees, and the changes within them."""
+    @property
+    def made_rows(self) -> TreeRows:
+        return TreeRows(self)
+
+    def fit(self, state: ForestState, nodes: Int[Array, "batch nodes"]) -> Fitted:
+        """The sets of states of nodes, and the changes below them."""
         sets, weights = (self.constant(name, state.last) for name in ("leaf_sets", "weights"))
-        return fitch(sets, weights, state.left, state.right, state.size, state.last)
+        return fitch(sets, weights, state.left, state.right, state.size, nodes)
+
+    def fitted(self, state: ForestState) -> Fitted:
+        """The sets of states at the tops of all trees, at their least leaves, and the changes within them; of a leaf
+        that is not the least of its tree its own set, and no change."""
+        if self.is_known is None:
+            leaf = ops.arange(self.num_taxa, state.last)
+            return self.fit(state, ops.where(state.last >= 0, self.num_taxa + state.last, leaf))
+        leaves = self.constant("leaf_sets", state.last)
+        sets = ops.concat([leaves, self.is_known[0].sets.reshape(-1, leaves.shape[-1])])
+        return Fitted(ops.take(sets, self.made_rows.index(state, self.is_known[1])), self._within(state))
+
+    def _within(self, state: ForestState) -> Int[Array, "batch taxa"]:
+        """The changes within the tree with each least leaf."""
+        if self.is_known is None:
+            return self.fitted(state).changes
+        known, owner = self.is_known
+        index = self.num_taxa * owner[:, None] + ops.clip(state.last, 0, self.num_taxa - 1)
+        return ops.where(state.last >= 0, ops.take(known.changes.reshape(-1), ops.cast(index, "int32")), 0)
 
     def changes(self, state: ForestState) -> Int[Array, " batch"]:
         """The fewest changes that explain the alignment on the trees of a forest. Columns that need the same number on
         every tree are counted from the beginning."""
-        return ops.cast(ops.sum(self.fitted(state).changes, -1), "int32") + self.patterns.constant
+        return ops.cast(ops.sum(self._within(state), -1), "int32") + self.patterns.constant
 
     def observe(self, state: ForestState) -> Items:
         """A row for each tree, at its least leaf: 1 for each state that it may have at its top.
@@ -301,16 +324,20 @@ class PhylogeneticTree(Environment):
         Flows depend on them, but for those of forward-looking objectives.
         """
         fitted = self.fitted(state)
-        sets = ops.take(fitted.tops, self.constant("column_pattern", state.last), 2)
-        there = (sets & self.constant("column_state", state.last)) > 0
-        seen = ops.cast(there & state.root[..., None], "float32")
-        if self.columns == "all":
-            return Items(seen, state.root)
         slot = ops.clip(state.last, 0, self.num_taxa - 1)
         leaves = ops.where(state.last >= 0, ops.gather(state.size, slot), 1)
-        numbers = (fitted.changes, self.alignment.num_sites), (leaves, self.num_taxa)
-        shares = [ops.where(state.root, ops.cast(x, seen) / most, 0.0)[..., None] for x, most in numbers]
-        return Items(ops.concat([seen, *shares], -1), state.root)
+        row = self.row(fitted.sets, fitted.changes, leaves)
+        return Items(ops.where(state.root[..., None], row, 0.0), state.root)
+
+    def row(self, sets: Any, changes: Any, leaves: Any) -> Float[Array, "*batch features"]:
+        """What is shown of trees with these sets of states at their tops, changes and leaves."""
+        seen = ops.take(sets, self.constant("column_pattern", changes), len(sets.shape) - 1)
+        seen = ops.cast((seen & self.constant("column_state", changes)) > 0, "float32")
+        if self.columns == "all":
+            return seen
+        # Products, because a compiler may turn a division by a constant into one, which rounds otherwise.
+        numbers = (changes, 1 / self.alignment.num_sites), (leaves, 1 / self.num_taxa)
+        return ops.concat([seen, *((ops.cast(x, seen) * share)[..., None] for x, share in numbers)], -1)
 
     @property
     def observation_size(self) -> int:

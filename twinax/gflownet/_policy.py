@@ -140,6 +140,19 @@ class Headed(eqx.Module):
         out, cache = self.network.step(cache, token)
         return split_heads(out, self.sizes), cache
 
+    @property
+    def row_by_row(self) -> bool:
+        """Whether it reads each item by itself at first, with `row`, and then all of them, with `whole`."""
+        return bool(getattr(self.network, "row_by_row", False))
+
+    def row(self, features: Any) -> Any:
+        """What stands for items, by their own features alone."""
+        return self.network.row(features)
+
+    def whole(self, seen: Any) -> Outputs:
+        """What it says of states, where what stands for their items is in the place of features."""
+        return split_heads(self.network.whole(seen), self.sizes)
+
     def prefixes(self, observation: Any) -> Outputs:
         """What it says of every prefix of whole sequences, from one pass: entry [:, t] is that of the first t + 1
         tokens."""

@@ -15,7 +15,7 @@ from twinax import ops, tree
 from twinax.envs import Environment
 from twinax.gflownet._heads import for_each_head
 from twinax.gflownet._policy import Networks, asks_of_ends, backward_log_probs, counts_paths
-from twinax.gflownet._reading import read_prefixes, reads_on
+from twinax.gflownet._reading import read_prefixes, reads_on, rows_read
 from twinax.gflownet._trajectories import Given, Trajectories
 from twinax.types import Array, Bool, Float, Int
 
@@ -135,11 +135,18 @@ class Visited:
     """Row of each state among all tokens of the finished ones, in that case."""
     results: Any
     """What the layers of the networks give for the rows; None where that is not known."""
+    known: Any = None
+    """What the world knows of all rows that were made on the way; None where it makes none."""
+    owner: Any = None
+    """The trajectory of each state, in that case."""
+    each: int | None = tree.static(default=None)
+    """States of every time, where these are listed time by time."""
 
     def head(self, size: int) -> Visited:
         """Only the first rows; `size` is at least `count`."""
         cut = {"states": tree.map_leaves(lambda x: x[:size], self.states)}
-        names = ("forward_mask", "action", "undo", *(("spot",) if self.spot is not None else ()))
+        more = (name for name in ("spot", "owner") if getattr(self, name) is not None)
+        names = ("forward_mask", "action", "undo", *more)
         cut |= {name: getattr(self, name)[:size] for name in names}
         return dataclasses.replace(self, **cut)
 
@@ -236,7 +243,9 @@ def _visit_all(env: Environment, trajectories: Trajectories) -> Visited:
     valid = number[: times * batch].reshape(times, batch) >= 0
     states = tree.map_leaves(flat, trajectories.states)
     count = ops.zeros((), actions, "int32") + rows * batch
-    return _listed(env, trajectories, states, action, previous, valid, count, None, (number % batch, number // batch))
+    where = number % batch, number // batch
+    listed = _listed(env, trajectories, states, action, previous, valid, count, None, where)
+    return dataclasses.replace(listed, each=batch)
 
 
 def _listed(
@@ -251,10 +260,12 @@ def _listed(
     where: tuple[Array, Array],
 ) -> Visited:
     last = trajectories.last
-    spot = None
+    spot = known = None
     if env.in_order:
         trajectory, time = where
         spot = ops.cast(trajectory * env.observe(last).ids.shape[-1] + time, "int32")
+    if env.made_rows is not None:
+        known = env.made_rows.known(last)
     return Visited(
         states=states,
         forward_mask=env.forward_mask(states),
@@ -271,6 +282,8 @@ def _listed(
         last=last if env.in_order else None,
         spot=spot,
         results=tree.map_leaves(lambda x: x.reshape(-1, x.shape[-1]), trajectories.results),
+        known=known,
+        owner=None if known is None else where[0],
     )
 
 
@@ -312,8 +325,11 @@ def _score(
     if env.fixed_length and not asks_of_ends(env, backward, needs):
         visited = visited.without_ends()
     states = visited.states
+    env = env if visited.known is None else env.knowing(visited.known, visited.owner)
     if reads_on(env, networks.policy):
         out = read_prefixes(env, networks.policy, visited.last, visited.spot)
+    elif (made := rows_read(env, networks.policy)) is not None:
+        out = networks.policy(made.shown(visited.known, states, visited.owner, visited.each))
     elif results is not None:
         out = networks.policy.known(env.observe(states), results)  # type: ignore[attr-defined]
     else:

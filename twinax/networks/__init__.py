@@ -12,7 +12,7 @@ from twinax.networks._layers import ACTIVATIONS, ActingLinear, Linear, acting, a
 from twinax.networks._mlp import MLP, Ensemble, input_gradient, join_inputs, layer_results, perceptron
 from twinax.networks._noisy import NoisyLinear, check_noise
 from twinax.networks._norms import GroupNorm, LayerNorm
-from twinax.networks._observations import Graph, Items, KHot, Tokens, described, flat, width
+from twinax.networks._observations import Graph, Items, KHot, SharedItems, Tokens, described, flat, width
 from twinax.networks._own import NetworkFactory, NetworkSpec, factory_name, make_own
 from twinax.networks._pairs import PairNet, PairNetwork
 from twinax.networks._recurrent import GRU, LSTM, GRUCell, LSTMCell
@@ -63,6 +63,7 @@ __all__ = [
     "ResNet",
     "ResidualBlock",
     "ResidualMLP",
+    "SharedItems",
     "Table",
     "Tabular",
     "TokenCache",

@@ -103,8 +103,9 @@ class PairHead(eqx.Module):
         # The first layer of a sum is the sum of what it makes of each item, so it sees n rows instead of n^2.
         each = self.linear1(items)
         each = each if self.linear1.bias is None else each - 0.5 * self.linear1.bias
-        both = ops.relu(each[..., :, None, :] + each[..., None, :, :])
-        square = self.linear2(both)[..., 0].reshape(*items.shape[:-2], number * number)
+        square = ops.pair_sums(each, self.linear2.weight[0])
+        square = square if self.linear2.bias is None else square + self.linear2.bias
+        square = square.reshape(*items.shape[:-2], number * number)
         one, other = np.triu_indices(number, 1)
         pairs = ops.take(square, ops.like((one * number + other).astype(np.int32), items), -1)
         return pairs if self.stop is None else ops.concat([pairs, self.stop(whole)], -1)

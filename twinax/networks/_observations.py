@@ -85,6 +85,29 @@ class Items:
     present: Bool[Array, "*batch items"]
 
 
+@record
+class SharedItems:
+    """Items of many states that have rows of features in common: each row once, and which of them each state shows.
+
+    >>> import numpy as np
+    >>> seen = SharedItems(np.eye(3), np.array([[0, 1], [2, 1]]), np.ones((2, 2), bool))
+    >>> seen.items().features[1].tolist()
+    [[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    """
+
+    rows: Float[Array, "rows features"]
+    index: Int[Array, "*batch items"]
+    """The row of each item; any row for those that are not there."""
+    present: Bool[Array, "*batch items"]
+    crowds: tuple[tuple[int, int], ...] = static(default=())
+    """(states, items): so many states, one after the other, show so many items at most; together these are all states.
+    Empty where no bound is known."""
+
+    def items(self) -> Items:
+        """The same written out."""
+        return Items(ops.take(self.rows, self.index), self.present)
+
+
 def flat(observation: Any) -> Any:
     """What an MLP reads of an observation: a flat row of numbers, or a `KHot` that stands for one."""
     if isinstance(observation, Tokens):
@@ -93,6 +116,8 @@ def flat(observation: Any) -> Any:
         nodes, edges = observation.nodes, observation.edges
         batch = nodes.shape[:-2]
         return ops.concat([nodes.reshape(*batch, -1), edges.reshape(*batch, -1)], -1)
+    if isinstance(observation, SharedItems):
+        observation = observation.items()
     if isinstance(observation, Items):
         features, present = observation.features, observation.present
         there = ops.where(present[..., None], features, 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -14,10 +14,10 @@ from twinax.errors import TwinaxError
 from twinax.networks._heads import ItemHead, PairHead, join_heads
 from twinax.networks._layers import Linear, laid_out
 from twinax.networks._mlp import perceptron
-from twinax.networks._observations import Items, described
+from twinax.networks._observations import Items, SharedItems, described
 from twinax.networks._own import NetworkSpec
 from twinax.networks._transformer import TransformerEncoder
-from twinax.types import Array, Float
+from twinax.types import Array, Bool, Float, Int
 
 
 @checked
@@ -82,11 +82,51 @@ class PairNet(eqx.Module):
     order: tuple[str, ...] = eqx.field(static=True)
     """Heads in the order of their columns."""
 
-    def __call__(self, seen: Items) -> Float[Array, "rows columns"]:
-        x = self.body(perceptron(self.first, "relu", seen.features), key_mask=seen.present)
-        whole = ops.mean(x, -2, mask=seen.present[..., None])
-        return join_heads(self.heads, self.order, x, whole)
+    row_by_row = True
+    """It has `row` and `whole`, so that rows which many states show are read once."""
+
+    def __call__(self, seen: Items | SharedItems) -> Float[Array, "states columns"]:
+        if isinstance(seen, SharedItems):
+            return self.whole(replace(seen, rows=self.row(seen.rows)))
+        return self._columns(self.body(self.row(seen.features), key_mask=seen.present), seen.present)
+
+    def row(self, features: Float[Array, "*rows features"]) -> Float[Array, "*rows width"]:
+        """What stands for an item, by its own features alone."""
+        return perceptron(self.first, "relu", features)
+
+    def whole(self, seen: SharedItems) -> Float[Array, "states columns"]:
+        """Its outputs, where what stands for an item is in the place of its features."""
+        states, items = seen.index.shape
+        crowds = seen.crowds or ((states, items),)
+        found, places = [], []
+        begin = before = 0
+        for number, most in crowds:
+            index, present = (x[begin : begin + number] for x in (seen.index, seen.present))
+            if most < items:
+                index, present, place = _closed_up(index, present, most)
+            else:
+                place = ops.broadcast(ops.arange(items, index), index.shape)
+            x = self.body(ops.take(seen.rows, index), key_mask=present)
+            if len(crowds) == 1 and most == items:
+                return self._columns(x, seen.present)
+            found.append(x.reshape(number * most, x.shape[-1]))
+            places.append(before + most * ops.arange(number, index)[:, None] + place)
+            begin, before = begin + number, before + number * most
+        return self._columns(ops.take(ops.concat(found), ops.concat(places)), seen.present)
+
+    def _columns(
+        self, items: Float[Array, "states items width"], present: Bool[Array, "states items"]
+    ) -> Float[Array, "states columns"]:
+        return join_heads(self.heads, self.order, items, ops.mean(items, -2, mask=present[..., None]))
 
     def acting(self) -> PairNet:
         """The same laid out for a rollout."""
         return laid_out(self)
+
+
+def _closed_up(index: Int[Array, "states items"], present: Bool[Array, "states items"], most: int) -> tuple[Any, ...]:
+    """The index and presence of those items that are there, side by side in `most` places, and the place of each."""
+    items = ops.arange(present.shape[-1], index)
+    place = ops.sum(ops.cast(present[..., None, :] & (items < items[:, None]), index), -1)
+    here = (place[..., None] == ops.arange(most, index)) & present[..., None]
+    return ops.sum(ops.where(here, index[..., None], 0), -2), ops.any(here, -2), ops.clip(place, 0, most - 1)

@@ -431,6 +431,11 @@ def khot_rows(indices: Any, table: Any) -> Any:
     return _of[type(table)].khot_rows(indices, table)
 
 
+def pair_sums(x: Any, weight: Any) -> Any:
+    """relu(x_i + x_j) . weight for each two of the rows of (..., rows, width): (..., rows, rows)."""
+    return _of[type(x)].pair_sums(x, weight)
+
+
 def least_squares(rows: Any, wanted: Any) -> Any:
     """The shortest x that minimises |rows x - wanted|, by singular values; those below rounding count as zero."""
     return _of[type(rows)].least_squares(rows, wanted)
@@ -649,6 +654,7 @@ __all__ = [
     "num_shards",
     "one_hot",
     "pad",
+    "pair_sums",
     "prod",
     "put_largest",
     "relu",

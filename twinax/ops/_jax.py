@@ -213,6 +213,33 @@ def transpose(weight):
     return lax.optimization_barrier(weight.T)
 
 
+MOST_WRITTEN_OUT = 64
+"""Terms of a sum that are written out in a program, one by one."""
+
+
+@jax.custom_vjp
+def pair_sums(x, weight):
+    return _layers.pair_sums(x, weight)
+
+
+def _pair_sums_backward(residual, gradient):
+    # XLA's own gradient stores all pairs, several times. Terms written out are added up in one pass over the rows.
+    x, weight = residual
+    both = gradient + swap_last(gradient)
+    rows = x.shape[-2]
+    if rows <= MOST_WRITTEN_OUT:
+        slope = jnp.zeros_like(x)
+        for j in range(rows):
+            slope += where(x + x[..., j : j + 1, :] > 0, both[..., j : j + 1], 0)
+    else:
+        slope = jnp.sum(where(x[..., :, None, :] + x[..., None, :, :] > 0, both[..., None], 0), -2)
+    # Where the sum of a pair is above zero it counts itself, and with it each of its two rows.
+    return slope * weight, jnp.sum(x * slope, tuple(range(x.ndim - 1)))
+
+
+pair_sums.defvjp(lambda x, weight: (pair_sums(x, weight), (x, weight)), _pair_sums_backward)
+
+
 def least_squares(rows, wanted):
     return jnp.linalg.lstsq(rows, wanted)[0]
 

@@ -17,12 +17,20 @@ def group_norm(x: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
     return y if bias is None else y + bias
 
 
+def pair_sums(x: Any, weight: Any) -> Any:
+    return ops.relu(x[..., :, None, :] + x[..., None, :, :]) @ weight
+
+
 def attention(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> Any:
     if causal:
         before = ops.arange(query.shape[-2], query)[:, None] >= ops.arange(key.shape[-2], query)
         mask = before if mask is None else mask & before
-    weights = ops.softmax(query @ ops.swap_last(key) / math.sqrt(query.shape[-1]), mask)
-    return (weights if mask is None else ops.where(mask, weights, 0)) @ value
+    fits = (query / math.sqrt(query.shape[-1])) @ ops.swap_last(key)
+    fits = fits if mask is None else ops.where(mask, fits, ops.MASKED)
+    weights = ops.exp(fits - ops.stop_gradient(ops.max(fits, -1))[..., None])
+    # Divided by their sum afterwards: that is far fewer numbers than there are weights.
+    y = (weights @ value) / ops.sum(weights, -1)[..., None]
+    return y if mask is None else ops.where(ops.any(mask, -1)[..., None], y, 0)
 
 
 def gru(x: Any, state: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any, bias_hh: Any) -> tuple[Any, Any]:

@@ -195,6 +195,7 @@ def layer_norm(x, weight, bias, eps):
 
 
 gru, lstm, attention, group_norm = _layers.gru, _layers.lstm, _layers.attention, _layers.group_norm
+pair_sums = _layers.pair_sums
 
 
 def conv2d(x, weight, bias, stride, padding, dilation, groups, channels_last):

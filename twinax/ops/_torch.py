@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from twinax.memory import is_mapped
-from twinax.ops import MASKED, _eager
+from twinax.ops import MASKED, _eager, _layers
 from twinax.ops._order import index_bits
 from twinax.ops.windows import same_padding
 
@@ -235,6 +235,9 @@ def attention(query, key, value, mask, causal):
     if mask is not None and causal:
         mask = mask & torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
     return F.scaled_dot_product_attention(query, key, value, mask, is_causal=causal and mask is None)
+
+
+pair_sums = _layers.pair_sums
 
 
 def gru(x, state, weight_ih, weight_hh, bias_ih, bias_hh):
