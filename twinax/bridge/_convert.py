@@ -1,0 +1,245 @@
+"""Modules of PyTorch, Flax linen, Flax nnx and Equinox turned into each other, layer by layer, and run to prove it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.tree_util as jtu
+
+from twinax.bridge import _layouts
+from twinax.bridge._arrays import host_array
+from twinax.bridge._conversion import Conversion, ForwardCheck, Moved
+from twinax.bridge._forward import compared, made_inputs
+from twinax.bridge._layers import IMAGES, Found, Library, Opened, Plain
+from twinax.bridge._layouts import SAME, Part
+from twinax.bridge._library_equinox import Equinox
+from twinax.bridge._library_flax import Flax
+from twinax.bridge._library_nnx import Nnx
+from twinax.bridge._library_torch import Torch
+from twinax.bridge._losses import losses
+from twinax.bridge._pairing import Pair, adapted, paired
+from twinax.errors import TwinaxError, UnknownName, require
+
+LIBRARIES: dict[str, Library] = {"torch": Torch(), "flax": Flax(), "nnx": Nnx(), "equinox": Equinox()}
+TOLERANCE = 1e-10
+"""In float64, by the size of the outputs; a layout that is wrong differs by far more."""
+ROUGHLY = 1e-3
+"""In float32, where rounding adds up through many layers."""
+EPSILON = {"torch": 1e-5, "flax": 1e-6, "nnx": 1e-6, "equinox": 1e-5}
+"""What a norm adds to the variance if nothing is said; 1e-5 in every BatchNorm."""
+COMPARED = ("eps", "momentum", "groups", "stride", "padding", "dilation", "edges")
+"""Settings that change what a layer computes, or how it trains."""
+
+
+def convert(
+    source: Any,
+    to: str | None = None,
+    into: Any = None,
+    *,
+    example: Any = None,
+    names: Mapping[str, str] | None = None,
+    lossy: bool = False,
+    check: bool = True,
+    run: tuple[Callable | None, Callable | None] = (None, None),
+) -> Conversion:
+    """The same network in another library: `to` is "torch", "flax" (linen), "nnx" or "equinox".
+
+    `source` is a `torch.nn.Module`, an `equinox.Module` or a network of `twinax.networks`, (module, state) of Equinox,
+    an `nnx.Module`, or (module, variables) of Flax linen. `into` is such a thing in the other library: a copy of it
+    gets the weights. Without it a single layer, or a sequence of layers and activations, is built.
+
+    Layers are paired by kind; among those of one kind by their names if they agree, otherwise by their order, and
+    `names={target: source}` says it where that is wrong. Both modules are then run on `example`, an input or a tuple of
+    them in PyTorch's layout (rows first, channels before places); a single layer or sequence needs none. `run` holds a
+    function for each side, `f(module, *example)`, where a module is called in another way. A pair of layers that cannot
+    be turned into each other and back bit by bit is refused unless `lossy`.
+
+    >>> import equinox, jax
+    >>> layer = equinox.nn.Linear(2, 3, key=jax.random.key(0))
+    >>> made = convert(layer, to="torch")
+    >>> made.result
+    Linear(in_features=2, out_features=3, bias=True)
+    >>> made.check.float64 < 1e-12
+    True
+    """
+    inputs = _inputs(example)
+    origin, goal = _library(source, "source"), _goal(to, into)
+    opened = origin.opened(source, inputs, run[0])
+    built = into is None
+    if built:
+        if not opened.chain or not opened.layers:
+            reason = opened.why or ("it has no arrays" if not opened.layers else "its order is not known")
+            raise TwinaxError(
+                f"only a single layer or a sequence of known layers can be built in {goal.title}, and here {reason}: "
+                "write the module there and give it as `into`"
+            )
+        into = goal.built(opened.chain, opened.single)
+    if inputs is None and opened.chain:
+        inputs = made_inputs(opened.chain)
+    there = goal.opened(into, inputs, run[1])
+    if inputs is None and there.chain:
+        inputs = made_inputs(there.chain)
+    if check and inputs is None:
+        raise TwinaxError(
+            "the converted module is run beside the given one, and no input for them can be made here: give "
+            "example=array, or pass check=False"
+        )
+    titles = (origin.title, goal.title)
+    pairs = paired(opened.layers, there.layers, names or {}, titles)
+    result, given = _written(goal, into, pairs)
+    read = {layer.path: layer for layer in goal.opened(result, inputs, run[1]).layers}
+    found = [loss for a, b in pairs for loss in losses(a, given[b.path], read[b.path], goal.title)]
+    if found and not lossy:
+        raise TwinaxError(f"{found[0].text}; lossy=True converts it nevertheless")
+    differs = tuple(text for a, b in pairs for text in _differences(a, b, titles))
+    checked = None
+    if check:
+        checked = compared((origin, goal), (source, result), (opened, there), inputs or (), run)
+        allowed = max((loss.tolerance for loss in found), default=0.0)
+        if checked.float64 > max(TOLERANCE, allowed) or checked.float32 > max(ROUGHLY, allowed):
+            raise TwinaxError(_disagreement(checked, differs, titles))
+    return Conversion(
+        result,
+        origin.title,
+        goal.title,
+        tuple(row for a, b in pairs for row in _rows(a, b)),
+        differs,
+        tuple(dict.fromkeys(_notes(opened, pairs, origin, goal, built))),
+        tuple(loss.text for loss in found),
+        checked,
+    )
+
+
+def _inputs(example: Any) -> tuple | None:
+    if example is None:
+        return None
+    given = example if isinstance(example, tuple) else (example,)
+    return jtu.tree_map(lambda leaf: host_array("example", leaf), given)
+
+
+def _library(module: Any, role: str) -> Library:
+    """The library that a module belongs to; one that was never imported has made none."""
+    package = {"torch": "torch", "flax": "flax", "nnx": "flax", "equinox": "equinox"}
+    for name, library in LIBRARIES.items():
+        if package[name] in sys.modules and library.owns(module):
+            return library
+    kind = f"{type(module).__module__}.{type(module).__qualname__}"
+    raise TwinaxError(
+        f"the {role} is a {kind}; give a torch.nn.Module, an equinox.Module, an nnx.Module or, for Flax linen, "
+        "(module, variables)"
+    )
+
+
+def _goal(to: str | None, into: Any) -> Library:
+    if to is not None and to not in LIBRARIES:
+        raise UnknownName("library", to, LIBRARIES)
+    if into is None:
+        if to is None:
+            raise TwinaxError(f"say what to convert to: to= one of {', '.join(LIBRARIES)}, or a module there as `into`")
+        package = "flax" if to in ("flax", "nnx") else to
+        require(package, package, f"convert(to={to!r})")
+        return LIBRARIES[to]
+    library = _library(into, "module given as `into`")
+    if to not in (None, library.name):
+        raise TwinaxError(f"`into` is a module of {library.title}, but to={to!r} was asked for")
+    return library
+
+
+def _written(goal: Library, into: Any, pairs: list[Pair]) -> tuple[Any, dict[str, _layouts.Arrays]]:
+    """The filled module, and what was written into each layer of it, in PyTorch's layout."""
+    values, given = {}, {}
+    for a, b in pairs:
+        given[b.path] = adapted(a, b)
+        for name, array in _layouts.out(given[b.path], b.layout, b.settings).items():
+            values[b.places[name]] = array
+    return goal.filled(into, values), given
+
+
+def _differences(a: Found, b: Found, titles: tuple[str, str]) -> list[str]:
+    """Settings of a pair that are not the same."""
+    keys = [key for key in COMPARED if key in a.settings and key in b.settings]
+    return [
+        f"{a} has {key} {a.settings[key]} in {titles[0]}, and {b} has {b.settings[key]} in {titles[1]}"
+        for key in keys
+        if a.settings[key] != b.settings[key]
+    ]
+
+
+def _disagreement(check: ForwardCheck, differs: tuple[str, ...], titles: tuple[str, str]) -> str:
+    number = f"{check.float64:.1e} in float64 and {check.float32:.1e} in float32"
+    text = f"the outputs of {titles[0]} and {titles[1]} differ by {number}"
+    if causes := [line for line in differs if " has momentum " not in line]:
+        return f"{text}: {'; '.join(causes)}"
+    return (
+        f"{text}: layers of one kind may be used in another order than they were paired in, which "
+        "names={target: source} puts right, or something between the layers differs"
+    )
+
+
+def _rows(a: Found, b: Found) -> list[Moved]:
+    """A row for each array in PyTorch's names."""
+    rows = []
+    ours, theirs = a.ours, b.ours
+    for name in theirs:
+        sources, targets = _parts(a, name), _parts(b, name)
+        if not targets:
+            continue
+        shapes = [layer.arrays[parts[0].theirs].shape if parts else () for layer, parts in ((a, sources), (b, targets))]
+        turns = {part.turn.name for part in (*sources[:1], *targets[:1]) if part.turn is not SAME}
+        if sources and targets and sources[0].turn.name == targets[0].turn.name:
+            turns = set()
+        filled = "" if name in ours and sources else "filled in"
+        turned = filled or ", ".join(sorted(turns)) or SAME.name
+        rows.append(Moved(_called(a, sources) or "-", _called(b, targets), *shapes, turned))
+    return rows
+
+
+def _parts(layer: Found, ours: str) -> list[Part]:
+    return [part for part in layer.layout.parts if part.ours == ours and part.theirs in layer.arrays]
+
+
+def _called(layer: Found, parts: list[Part]) -> str:
+    """The whole name of an array, or of several at once: GRUCell_0/{ir,iz,in}/kernel."""
+    names = [layer.places[part.theirs] for part in parts]
+    if len(names) < 2:
+        return "".join(names)
+    start = 0
+    while len({name[: start + 1] for name in names}) == 1:
+        start += 1
+    start = max(names[0].rfind(mark, 0, start) for mark in "/.") + 1
+    end = 0
+    while len({name[len(name) - end - 1 :] for name in names}) == 1:
+        end += 1
+    short = min(len(name) for name in names)
+    marks = [i for i in range(1, min(end, short - start) + 1) if names[0][-i] in "/."]
+    end = max(marks, default=0)
+    middle = ",".join(name[start : len(name) - end] for name in names)
+    return f"{names[0][:start]}{{{middle}}}{names[0][len(names[0]) - end :]}"
+
+
+def _notes(opened: Opened, pairs: list[Pair], origin: Library, goal: Library, built: bool) -> list[str]:
+    kinds = {a.kind for a, _ in pairs}
+    notes = [text for a, b in pairs for text in (*a.remarks, *b.remarks)]
+    flax = [library.name in ("flax", "nnx") for library in (origin, goal)]
+    if flax[0] != flax[1] and (kinds & IMAGES.keys()):
+        notes.append("images have their channels last in Flax, and first in PyTorch and Equinox")
+    if flax[0] != flax[1] and "lstm_cell" in kinds:
+        notes.append("the carry of Flax's LSTM is (c, h), where PyTorch and Equinox have (h, c)")
+    if "batch_norm" in kinds and "torch" in (origin.name, goal.name):
+        notes.append("in training PyTorch's running variance divides by n - 1, the others' by n")
+    if not built:
+        return notes
+    usual = EPSILON[goal.name]
+    for a, _ in pairs:
+        if a.kind in ("layer_norm", "group_norm", "rms_norm") and a.settings["eps"] != usual:
+            notes.append(f"{a} keeps its eps of {a.settings['eps']:.3g}; {goal.title} alone would take {usual:.0e}")
+    plain = {step.name for step in opened.chain or () if isinstance(step, Plain)}
+    if "gelu" in plain and goal.name != "torch":
+        notes.append("gelu is the exact one; jax.nn.gelu alone is its approximation by tanh")
+    if "dropout" in plain and goal.name != "torch":
+        notes.append("dropout is switched off")
+    if goal.name == "flax" and "batch_norm" in kinds:
+        notes.append("BatchNorm is built for inference (use_running_average=True)")
+    return notes
