@@ -20,7 +20,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class ForwardCheck:
-    """Both modules on the same inputs, in inference: the largest difference of their outputs, by that of the outputs."""
+    """Both modules on the same inputs, in inference: the largest difference of outputs, by their size or by 1."""
 
     float64: float
     float32: float
@@ -37,7 +37,7 @@ class Conversion:
     """A converted module and the report on it; `str` gives the report."""
 
     result: Any
-    """What `into` was, or would be: a module, (module, variables) in linen, (module, state) in Equinox with statistics."""
+    """As `into`: a module, (module, variables) of linen, or (module, state) of Equinox where there are statistics."""
     source: str
     target: str
     """The libraries."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.tree_util as jtu
+import numpy as np
 
 from twinax.bridge import _layouts
 from twinax.bridge._arrays import host_array
@@ -151,7 +152,7 @@ def _written(goal: Library, into: Any, pairs: list[Pair]) -> tuple[Any, dict[str
     """The filled module, and what was written into each layer of it, in PyTorch's layout."""
     values, given = {}, {}
     for a, b in pairs:
-        given[b.path] = adapted(a, b)
+        given[b.path] = adapted(a, b, goal.title)
         for name, array in _layouts.out(given[b.path], b.layout, b.settings).items():
             values[b.places[name]] = array
     return goal.filled(into, values), given
@@ -181,17 +182,20 @@ def _disagreement(check: ForwardCheck, differs: tuple[str, ...], titles: tuple[s
 def _rows(a: Found, b: Found) -> list[Moved]:
     """A row for each array in PyTorch's names."""
     rows = []
-    ours, theirs = a.ours, b.ours
-    for name in theirs:
+    ours, joined = a.ours, _layouts.summed(a.ours, b.layout)
+    for name in b.ours:
         sources, targets = _parts(a, name), _parts(b, name)
         if not targets:
             continue
         shapes = [layer.arrays[parts[0].theirs].shape if parts else () for layer, parts in ((a, sources), (b, targets))]
         turns = {part.turn.name for part in (*sources[:1], *targets[:1]) if part.turn is not SAME}
-        if sources and targets and sources[0].turn.name == targets[0].turn.name:
+        if sources and sources[0].turn.name == targets[0].turn.name:
             turns = set()
-        filled = "" if name in ours and sources else "filled in"
-        turned = filled or ", ".join(sorted(turns)) or SAME.name
+        turned = ", ".join(sorted(turns)) or SAME.name
+        if not sources:
+            turned = "filled in"
+        elif not np.array_equal(joined[name], ours[name], equal_nan=True):
+            turned = "summed"
         rows.append(Moved(_called(a, sources) or "-", _called(b, targets), *shapes, turned))
     return rows
 
@@ -240,6 +244,8 @@ def _notes(opened: Opened, pairs: list[Pair], origin: Library, goal: Library, bu
         notes.append("gelu is the exact one; jax.nn.gelu alone is its approximation by tanh")
     if "dropout" in plain and goal.name != "torch":
         notes.append("dropout is switched off")
+    if goal.name == "equinox":
+        notes.append("Equinox takes one input at a time: jax.vmap(module)(inputs)")
     if goal.name == "flax" and "batch_norm" in kinds:
         notes.append("BatchNorm is built for inference (use_running_average=True)")
     return notes

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from twinax.bridge._layers import CELLS, IMAGES, NORMS, Found, border, each_axis, has, no_twin, pairs
@@ -32,21 +34,10 @@ def settings(node: Any, kind: str, name: str, arrays: Arrays) -> dict[str, Any]:
         return {"eps": node.epsilon, "momentum": round(1 - node.momentum, 12)}
     if kind == "attention":
         return {"heads": node.num_heads}
-    if kind in CELLS and (node.gate_fn is not _sigmoid() or node.activation_fn is not _tanh()):
+    usual = (jax.nn.sigmoid, jnp.tanh, jax.nn.tanh)
+    if kind in CELLS and (node.gate_fn not in usual[:1] or node.activation_fn not in usual[1:]):
         raise TwinaxError(f"'{name}' has activations of its own, where the other libraries have sigmoid and tanh")
     return {}
-
-
-def _sigmoid() -> Any:
-    import flax.linen
-
-    return flax.linen.activation.sigmoid
-
-
-def _tanh() -> Any:
-    import flax.linen
-
-    return flax.linen.activation.tanh
 
 
 def _window(node: Any, kind: str, name: str, arrays: Arrays) -> dict[str, Any]:
@@ -119,7 +110,7 @@ def result(kind: str, out: Any) -> Any:
 
 
 def arguments(kind: str, inputs: tuple) -> tuple:
-    """What Flax's layer reads, from what PyTorch's does: the state of a cell comes first, an LSTM's memory before it."""
+    """What Flax's layer reads, from what PyTorch's does: a cell's state comes first, an LSTM's memory before that."""
     if kind == "gru_cell":
         return inputs[1], inputs[0]
     return ((inputs[1][1], inputs[1][0]), inputs[0]) if kind == "lstm_cell" else inputs

@@ -51,14 +51,27 @@ def _same(array: np.ndarray, settings: Settings) -> np.ndarray:
 
 
 SAME = Turn("as it is", _same, _same)
-SWAPPED = Turn("transposed", lambda a, s: np.swapaxes(a, -1, -2), lambda a, s: np.swapaxes(a, -1, -2))
+
+
+def _swapped(array: np.ndarray, settings: Settings) -> np.ndarray:
+    return np.swapaxes(array, -1, -2)
+
+
+SWAPPED = Turn("transposed", _swapped, _swapped)
 """(..., out, in) and (..., in, out)."""
 
 
 def channels_last(axes: int) -> Turn:
     """(..., out, in, *window) and (..., *window, in, out), for a window of so many axes."""
     ours, theirs = (-axes - 2, -axes - 1), (-1, -2)
-    return Turn("channels last", lambda a, s: np.moveaxis(a, ours, theirs), lambda a, s: np.moveaxis(a, theirs, ours))
+
+    def out(array: np.ndarray, settings: Settings) -> np.ndarray:
+        return np.moveaxis(array, ours, theirs)
+
+    def back(array: np.ndarray, settings: Settings) -> np.ndarray:
+        return np.moveaxis(array, theirs, ours)
+
+    return Turn("channels last", out, back)
 
 
 def _flipped(array: np.ndarray, places: Sequence[int]) -> np.ndarray:
@@ -96,7 +109,7 @@ def _column(array: np.ndarray, settings: Settings) -> np.ndarray:
     return array.reshape(-1, *(1,) * settings["axes"])
 
 
-COLUMN = Turn("a column", _column, lambda a, s: a.reshape(-1))
+COLUMN = Turn("a column", _column, lambda a, settings: a.reshape(-1))
 """The bias of a convolution, with an axis of one for each of the places."""
 
 
@@ -109,11 +122,11 @@ def _split_columns(array: np.ndarray, settings: Settings) -> np.ndarray:
     return array.T.reshape(settings["heads"], -1, array.shape[0])
 
 
-BY_HEADS = Turn("transposed, by heads", _split_rows, lambda a, s: a.reshape(a.shape[0], -1).T)
+BY_HEADS = Turn("transposed, by heads", _split_rows, lambda a, settings: a.reshape(a.shape[0], -1).T)
 """(out, in) and (in, heads, width of a head)."""
-FROM_HEADS = Turn("transposed, by heads", _split_columns, lambda a, s: a.reshape(-1, a.shape[-1]).T)
+FROM_HEADS = Turn("transposed, by heads", _split_columns, lambda a, settings: a.reshape(-1, a.shape[-1]).T)
 """(out, in) and (heads, width of a head, out)."""
-HEAD_BIAS = Turn("by heads", lambda a, s: a.reshape(s["heads"], -1), lambda a, s: a.reshape(-1))
+HEAD_BIAS = Turn("by heads", lambda a, settings: a.reshape(settings["heads"], -1), lambda a, settings: a.reshape(-1))
 
 GATES = {"gru_cell": ("r", "z", "n"), "lstm_cell": ("i", "f", "g", "o")}
 """In PyTorch's order."""

@@ -148,8 +148,7 @@ def _layers(node: Any, state: Any, path: str) -> Iterator[Found]:
     elif (_is_ours(node) and (kind := _own_kind(node))) or (_is_theirs(node) and (kind := _kind(node))):
         yield _known(node, state, kind, path, title)
     elif is_array(node):
-        if np.size(host_array(path, node)) or np.ndim(node):
-            yield alone(path, host_array(path, node))
+        yield alone(path, host_array(path, node))
     else:
         if _is_theirs(node) and any(is_array(child) for _, child in _children(node)):
             raise TwinaxError(f"there is no rule for {title}, the class of '{path or title}' in Equinox")
@@ -239,7 +238,7 @@ def _settings(node: Any, kind: str, name: str) -> dict[str, Any]:
         rest = zip(spans, zeros, node.output_padding, strict=True)
         return {**known, "edges": tuple((span - low, span - high + more) for span, (low, high), more in rest)}
     if kind in ("layer_norm", "rms_norm"):
-        return {"eps": node.eps, "shape": getattr(node, "shape", None) or np.shape(node.weight)}
+        return {"eps": node.eps, "shape": getattr(node, "shape", None) or tuple(node.weight.shape)}
     if kind == "group_norm":
         return {"eps": node.eps, "groups": node.groups, "channels": getattr(node, "channels", None)}
     if kind == "batch_norm":
@@ -259,7 +258,9 @@ def _chain(node: Any, layers: dict[str, Found], path: str) -> Iterator[Any]:
         for i in range(len(node.layers)):
             yield layers[dotted(path, "layers", str(i))]
             last = i == len(node.layers) - 1
-            yield _function(node.final_activation if last else node.activation, path, last)
+            step = _function(node.final_activation if last else node.activation, path, last)
+            if not (last and step == Plain("identity")):
+                yield step
     elif isinstance(node, eqx.nn.Sequential):
         for i, child in enumerate(node.layers):
             yield from _chain(child, layers, dotted(path, "layers", str(i)))

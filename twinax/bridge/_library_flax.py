@@ -39,9 +39,9 @@ class Flax:
         steps = list(_steps(network, ""))
         strange = next((item for item in steps if isinstance(item, str)), "")
         if not strange:
-            chain = tuple(step if isinstance(step, Plain) else _known(*step, variables) for step in steps)
+            chain = tuple(step if isinstance(step, Plain) else _known(step[0], step[1], variables) for step in steps)
             layers = tuple(step for step in chain if isinstance(step, Found))
-            return Opened(layers, chain, len(steps) == 1 and not steps[0][0] if layers else False)
+            return Opened(layers, chain, len(layers) == 1 and not layers[0].path)
         if inputs is None:
             raise TwinaxError(
                 f"the layers of a {type(network).__name__} in Flax linen show when it runs: give an input of it, as "
@@ -67,19 +67,22 @@ class Flax:
         return (layers[0] if single else nn.Sequential(layers)), variables
 
     def outputs(self, module: Any, opened: Opened, inputs: tuple, run: Any, dtype: str) -> list[np.ndarray]:
+        import flax.linen
+
         network, variables = _split(module)
         axes = places(opened, inputs)
         given = cast(inputs if run else jtu.tree_map(lambda x: last(np.asarray(x), axes), inputs), dtype)
         kind = opened.layers[0].kind if opened.single else ""
         bound = network.bind(cast(variables, dtype))
-        if run is not None:
-            out = run(bound, *given)
-        elif kind in CELLS:
-            out = result(kind, bound(*arguments(kind, given)))
-        elif kind == "batch_norm" and network.use_running_average is None:
-            out = bound(*given, use_running_average=True)
-        else:
-            out = bound(*given)
+        with flax.linen.intercept_methods(_began):
+            if run is not None:
+                out = run(bound, *given)
+            elif kind in CELLS:
+                out = result(kind, bound(*arguments(kind, given)))
+            elif kind == "batch_norm" and network.use_running_average is None:
+                out = bound(*given, use_running_average=True)
+            else:
+                out = bound(*given)
         leaves = [host_array("", leaf) for leaf in jtu.tree_leaves(out)]
         return leaves if run else [first(leaf, axes) for leaf in leaves]
 
@@ -163,6 +166,7 @@ def _run(network: Any, variables: Mapping[str, Any], inputs: tuple, run: Any) ->
     seen: dict[str, Any] = {}
 
     def look(function: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        args, kwargs = _begun(args, kwargs, context)
         path = ".".join(context.module.path)
         if context.method_name in ("__call__", "attend") and not any(_below(path, known) for known in seen):
             if _kind(context.module, variables, path) is not None:
@@ -179,6 +183,23 @@ def _run(network: Any, variables: Mapping[str, Any], inputs: tuple, run: Any) ->
     jax.eval_shape(go, cast(variables, "float32"), cast(jtu.tree_map(lambda x: last(x, axes), inputs), "float32"))
     for path, node in seen.items():
         yield _known(path, node.clone(parent=None), variables)
+
+
+def _begun(args: Any, kwargs: Any, context: Any) -> tuple[Any, Any]:
+    """Arguments of a method; those of an RNN with its first state in the precision of its input, not of its making."""
+    import flax.linen as nn
+
+    if not isinstance(context.module, nn.RNN) or context.method_name != "__call__" or "initial_carry" in kwargs:
+        return args, kwargs
+    node, x = context.module, args[0]
+    time = 0 if node.time_major else x.ndim - node.cell.num_feature_axes - 1
+    carry = node.cell.initialize_carry(jax.random.key(0), x.shape[:time] + x.shape[time + 1 :])
+    return args, {**kwargs, "initial_carry": jtu.tree_map(lambda leaf: leaf.astype(x.dtype), carry)}
+
+
+def _began(function: Any, args: Any, kwargs: Any, context: Any) -> Any:
+    args, kwargs = _begun(args, kwargs, context)
+    return function(*args, **kwargs)
 
 
 def _below(path: str, known: str) -> bool:

@@ -74,7 +74,8 @@ class Nnx:
 
 
 def _widen(module: Any) -> None:
-    """Let attention compute in float64: without dropout it calls a function whose softmax is always in float32."""
+    """Let a copy compute in float64: attention without dropout calls a function whose softmax is always in float32, and
+    a cell begins with zeros of the dtype that it was made with."""
     from flax import nnx
 
     def exact(*args: Any, **options: Any) -> Any:
@@ -83,10 +84,12 @@ def _widen(module: Any) -> None:
     for _, part in nnx.iter_modules(module):
         if isinstance(part, nnx.MultiHeadAttention) and part.attention_fn is nnx.dot_product_attention:
             part.attention_fn = exact
+        if hasattr(part, "param_dtype"):
+            setattr(part, "param_dtype", jnp.float64)  # noqa: B010
 
 
 def _children(node: Any) -> Iterator[tuple[str, Any]]:
-    """What a module, a list or a dictionary holds; nnx keeps notes of its own under names that begin with an underscore."""
+    """What a module, a list or a dictionary holds, without the notes that nnx keeps there."""
     from flax import nnx
 
     if isinstance(node, Mapping | nnx.Dict):
@@ -184,17 +187,18 @@ def _made(step: Found | Plain) -> Any:
     # Only the shapes: drawing numbers that are about to be replaced would compile a program for each.
     made = nnx.eval_shape(lambda: _layer(step, nnx))
     number = jax.dtypes.canonicalize_dtype(next(iter(step.ours.values()), np.zeros(1, np.float32)).dtype)
-    for name, variable in _abstract(made):
+    for variable in _abstract(made):
         variable.set_value(jnp.zeros(variable.get_value().shape, number))
     return made
 
 
-def _abstract(node: Any) -> Iterator[tuple[str, Any]]:
+def _abstract(node: Any) -> Iterator[Any]:
+    """Variables that have shapes alone."""
     from flax import nnx
 
-    for name, child in _children(node):
+    for _, child in _children(node):
         if isinstance(child, nnx.Variable):
-            yield name, child
+            yield child
         elif isinstance(child, nnx.Module):
             yield from _abstract(child)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -46,7 +47,7 @@ class Torch:
         return is_module(module)
 
     def opened(self, module: Any, inputs: tuple | None, run: Any) -> Opened:
-        layers = tuple(_layers(module, "", set()))
+        layers = tuple(_with_ties(list(_layers(module, "", set())), module))
         single = len(layers) == 1 and layers[0].kind != "array" and not layers[0].path
         chain = list(_chain(module, {layer.path: layer for layer in layers}, ""))
         strange = next((item for item in chain if isinstance(item, str)), "")
@@ -56,7 +57,7 @@ class Torch:
         import torch
 
         made = copy.deepcopy(module)
-        leaves = dict(made.named_parameters()) | dict(made.named_buffers())
+        leaves = dict(made.named_parameters(remove_duplicate=False)) | dict(made.named_buffers(remove_duplicate=False))
         with torch.no_grad():
             for name, value in values.items():
                 leaves[name].copy_(numpy_to_tensor(np.array(value, order="C")))
@@ -141,6 +142,15 @@ def _layers(module: Any, path: str, seen: set[int]) -> Iterator[Found]:
         yield alone(dotted(path, name), host_array(dotted(path, name), leaf))
     for name, child in module.named_children():
         yield from _layers(child, dotted(path, name), seen)
+
+
+def _with_ties(layers: list[Found], module: Any) -> Iterator[Found]:
+    """The layers, with a remark where one shares an array with an earlier one."""
+    leaves, owners = dict(module.named_parameters(remove_duplicate=False)), {}
+    for layer in layers:
+        shared = {owners.setdefault(id(leaves[name]), layer.path) for name in layer.places.values() if name in leaves}
+        texts = [f"'{layer.path}' and '{other}' share an array in PyTorch" for other in sorted(shared - {layer.path})]
+        yield dataclasses.replace(layer, remarks=(*layer.remarks, *texts))
 
 
 def _title(module: Any) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from twinax.bridge._layers import Found
 from twinax.bridge._layouts import Arrays, summed
+from twinax.errors import TwinaxError
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ def losses(source: Found, given: Arrays, written: Found, title: str) -> list[Los
     if _equal(joined, read):
         text = f"{source} has two biases, of which {title} keeps the sum: the same function, but not the same arrays"
         return [*found, Loss(text, _rounding(read["bias_ih"].dtype))]
+    if not written.layout.joins:
+        raise TwinaxError(
+            f"{written} in {title} has other numbers than {source} after writing; it may share an array with another "
+            "layer, so give each its own"
+        )
     text = f"{source} has a bias inside its reset gate (bias_hh, last third), for which {title} has no place"
     return [*found, Loss(text, float("inf"))]
 

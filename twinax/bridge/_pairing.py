@@ -32,7 +32,7 @@ def paired(
         given |= {b.path: by_path[b.path] if agree else a for a, b in zip(ours, theirs, strict=True)}
     pairs = [(given[layer.path], layer) for layer in target]
     for a, b in pairs:
-        _check(a, b)
+        _check(a, b, titles)
     return pairs
 
 
@@ -49,34 +49,35 @@ def _named(source: Sequence[Found], target: Sequence[Found], names: Mapping[str,
 
 def _counted(layers: Sequence[Found], kind: str) -> str:
     word = "parameter of its own" if kind == "array" else kind.replace("_", " ")
-    listed = ", ".join(f"'{layer.path}'" for layer in layers[:5]) + (", ..." if len(layers) > 5 else "")
+    listed = ", ".join(str(layer) for layer in layers[:5]) + (", ..." if len(layers) > 5 else "")
     return f"no {word}" if not layers else f"{len(layers)} x {word} ({listed})"
 
 
-def _check(a: Found, b: Found) -> None:
+def _check(a: Found, b: Found, titles: tuple[str, str]) -> None:
     """The shapes and heads of a pair, in PyTorch's layout."""
     heads = a.settings.get("heads"), b.settings.get("heads")
     if heads[0] != heads[1]:
-        raise TwinaxError(f"{a} has {heads[0]} heads, but {b} has {heads[1]}")
+        raise TwinaxError(f"{a} in {titles[0]} has {heads[0]} heads, but {b} in {titles[1]} has {heads[1]}")
     ours, theirs = a.ours, b.ours
-    for name in sorted(ours.keys() & theirs.keys()):
+    for name in (name for name in ours if name in theirs):
         if ours[name].shape != theirs[name].shape:
             hint = "; it looks transposed" if ours[name].shape == theirs[name].shape[::-1] else ""
             word = f"the {name} of {a}" if name else f"{a}"
             raise TwinaxError(
-                f"{word} has shape {ours[name].shape}, but {b} needs {theirs[name].shape} (in PyTorch's layout){hint}"
+                f"{word} in {titles[0]} has shape {ours[name].shape}, but {b} in {titles[1]} needs "
+                f"{theirs[name].shape}, both said in PyTorch's layout{hint}"
             )
 
 
-def adapted(a: Found, b: Found) -> Arrays:
+def adapted(a: Found, b: Found, title: str) -> Arrays:
     """The arrays of a layer with those that its counterpart has besides; one that it cannot hold is an error."""
     ours, theirs = a.ours, b.ours
     for name in ours.keys() - theirs.keys():
         if not _is_neutral(name, ours[name], a.kind):
-            raise TwinaxError(f"the {name} of {a} has no place in {b}, which has none")
+            raise TwinaxError(f"the {name} of {a} has no place in {b} of {title}, which has none")
     for name in theirs.keys() - ours.keys():
         if not _may_lack(name, a.kind):
-            raise TwinaxError(f"{b} needs a {name}, but {a} has none")
+            raise TwinaxError(f"{b} of {title} needs a {name}, but {a} has none")
     return {
         name: ours[name] if name in ours else np.full_like(array, NEUTRAL[name], _number(ours, array))
         for name, array in theirs.items()
