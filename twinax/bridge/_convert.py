@@ -7,20 +7,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.tree_util as jtu
-import numpy as np
 
 from twinax.bridge import _layouts
 from twinax.bridge._arrays import host_array
-from twinax.bridge._conversion import Conversion, ForwardCheck, Moved
+from twinax.bridge._conversion import Conversion, ForwardCheck
 from twinax.bridge._forward import compared, made_inputs
-from twinax.bridge._layers import IMAGES, Found, Library, Opened, Plain
-from twinax.bridge._layouts import SAME, Part
+from twinax.bridge._layers import Found, Library
 from twinax.bridge._library_equinox import Equinox
 from twinax.bridge._library_flax import Flax
 from twinax.bridge._library_nnx import Nnx
 from twinax.bridge._library_torch import Torch
 from twinax.bridge._losses import losses
 from twinax.bridge._pairing import Pair, adapted, paired
+from twinax.bridge._remarks import notes, rows
 from twinax.errors import TwinaxError, UnknownName, require
 
 LIBRARIES: dict[str, Library] = {"torch": Torch(), "flax": Flax(), "nnx": Nnx(), "equinox": Equinox()}
@@ -28,8 +27,6 @@ TOLERANCE = 1e-10
 """In float64, by the size of the outputs; a layout that is wrong differs by far more."""
 ROUGHLY = 1e-3
 """In float32, where rounding adds up through many layers."""
-EPSILON = {"torch": 1e-5, "flax": 1e-6, "nnx": 1e-6, "equinox": 1e-5}
-"""What a norm adds to the variance if nothing is said; 1e-5 in every BatchNorm."""
 COMPARED = ("eps", "momentum", "groups", "stride", "padding", "dilation", "edges")
 """Settings that change what a layer computes, or how it trains."""
 
@@ -105,9 +102,9 @@ def convert(
         result,
         origin.title,
         goal.title,
-        tuple(row for a, b in pairs for row in _rows(a, b)),
+        tuple(row for a, b in pairs for row in rows(a, b)),
         differs,
-        tuple(dict.fromkeys(_notes(opened, pairs, origin, goal, built))),
+        tuple(dict.fromkeys(notes(opened, pairs, origin, goal, built))),
         tuple(loss.text for loss in found),
         checked,
     )
@@ -177,75 +174,3 @@ def _disagreement(check: ForwardCheck, differs: tuple[str, ...], titles: tuple[s
         f"{text}: layers of one kind may be used in another order than they were paired in, which "
         "names={target: source} puts right, or something between the layers differs"
     )
-
-
-def _rows(a: Found, b: Found) -> list[Moved]:
-    """A row for each array in PyTorch's names."""
-    rows = []
-    ours, joined = a.ours, _layouts.summed(a.ours, b.layout)
-    for name in b.ours:
-        sources, targets = _parts(a, name), _parts(b, name)
-        if not targets:
-            continue
-        shapes = [layer.arrays[parts[0].theirs].shape if parts else () for layer, parts in ((a, sources), (b, targets))]
-        turns = {part.turn.name for part in (*sources[:1], *targets[:1]) if part.turn is not SAME}
-        if sources and sources[0].turn.name == targets[0].turn.name:
-            turns = set()
-        turned = ", ".join(sorted(turns)) or SAME.name
-        if not sources:
-            turned = "filled in"
-        elif not np.array_equal(joined[name], ours[name], equal_nan=True):
-            turned = "summed"
-        rows.append(Moved(_called(a, sources) or "-", _called(b, targets), *shapes, turned))
-    return rows
-
-
-def _parts(layer: Found, ours: str) -> list[Part]:
-    return [part for part in layer.layout.parts if part.ours == ours and part.theirs in layer.arrays]
-
-
-def _called(layer: Found, parts: list[Part]) -> str:
-    """The whole name of an array, or of several at once: GRUCell_0/{ir,iz,in}/kernel."""
-    names = [layer.places[part.theirs] for part in parts]
-    if len(names) < 2:
-        return "".join(names)
-    start = 0
-    while len({name[: start + 1] for name in names}) == 1:
-        start += 1
-    start = max(names[0].rfind(mark, 0, start) for mark in "/.") + 1
-    end = 0
-    while len({name[len(name) - end - 1 :] for name in names}) == 1:
-        end += 1
-    short = min(len(name) for name in names)
-    marks = [i for i in range(1, min(end, short - start) + 1) if names[0][-i] in "/."]
-    end = max(marks, default=0)
-    middle = ",".join(name[start : len(name) - end] for name in names)
-    return f"{names[0][:start]}{{{middle}}}{names[0][len(names[0]) - end :]}"
-
-
-def _notes(opened: Opened, pairs: list[Pair], origin: Library, goal: Library, built: bool) -> list[str]:
-    kinds = {a.kind for a, _ in pairs}
-    notes = [text for a, b in pairs for text in (*a.remarks, *b.remarks)]
-    flax = [library.name in ("flax", "nnx") for library in (origin, goal)]
-    if flax[0] != flax[1] and (kinds & IMAGES.keys()):
-        notes.append("images have their channels last in Flax, and first in PyTorch and Equinox")
-    if flax[0] != flax[1] and "lstm_cell" in kinds:
-        notes.append("the carry of Flax's LSTM is (c, h), where PyTorch and Equinox have (h, c)")
-    if "batch_norm" in kinds and "torch" in (origin.name, goal.name):
-        notes.append("in training PyTorch's running variance divides by n - 1, the others' by n")
-    if not built:
-        return notes
-    usual = EPSILON[goal.name]
-    for a, _ in pairs:
-        if a.kind in ("layer_norm", "group_norm", "rms_norm") and a.settings["eps"] != usual:
-            notes.append(f"{a} keeps its eps of {a.settings['eps']:.3g}; {goal.title} alone would take {usual:.0e}")
-    plain = {step.name for step in opened.chain or () if isinstance(step, Plain)}
-    if "gelu" in plain and goal.name != "torch":
-        notes.append("gelu is the exact one; jax.nn.gelu alone is its approximation by tanh")
-    if "dropout" in plain and goal.name != "torch":
-        notes.append("dropout is switched off")
-    if goal.name == "equinox":
-        notes.append("Equinox takes one input at a time: jax.vmap(module)(inputs)")
-    if goal.name == "flax" and "batch_norm" in kinds:
-        notes.append("BatchNorm is built for inference (use_running_average=True)")
-    return notes

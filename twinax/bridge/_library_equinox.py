@@ -15,9 +15,9 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax.bridge._arrays import host_array, is_array
+from twinax.bridge._build_equinox import equinox_layer
 from twinax.bridge._inference import cast, same_numbers
 from twinax.bridge._layers import (
-    CELLS,
     IMAGES,
     Chain,
     Found,
@@ -27,11 +27,9 @@ from twinax.bridge._layers import (
     border,
     dotted,
     found,
-    has,
     kind_of,
-    no_twin,
 )
-from twinax.bridge._plain_layers import FUNCTIONS, plain_function
+from twinax.bridge._plain_layers import plain_function
 from twinax.bridge.weight_files import _filled
 from twinax.errors import TwinaxError
 from twinax.networks import GRU, LSTM, MLP, Ensemble
@@ -77,7 +75,7 @@ class Equinox:
         stateful = any(isinstance(step, Found) and step.kind == "batch_norm" for step in chain)
 
         def make() -> Any:
-            made = [_made(step) for step in chain]
+            made = [equinox_layer(step) for step in chain]
             return made[0] if single else eqx.nn.Sequential(made)
 
         return eqx.nn.make_with_state(make)() if stateful else make()
@@ -291,60 +289,3 @@ def _function(function: Any, path: str, last: bool = False) -> Any:
     # Equinox gives an MLP a function of its own for "nothing at the end".
     nothing = last and getattr(function, "__name__", "") == "<lambda>" and function(3.25) == 3.25
     return Plain("identity") if nothing else f"'{path or 'it'}' applies {getattr(function, '__name__', function)!s}"
-
-
-def _made(step: Found | Plain) -> Any:
-    if isinstance(step, Plain):
-        if step.name == "dropout":
-            return eqx.nn.Dropout(step.value, inference=True)
-        # Equinox takes one input at a time, channels first: to a vector means all axes.
-        return eqx.nn.Lambda(jnp.ravel if step.name == "flatten" else FUNCTIONS[step.name][0])
-    if step.kind == "batch_norm":
-        made = _layer(step)
-    else:
-        made = eqx.filter_eval_shape(_layer, step)
-    first = next(iter(step.ours.values()), np.zeros(1, np.float32))
-
-    def one(leaf: Any) -> Any:
-        floating = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
-        return jnp.zeros(leaf.shape, jax.dtypes.canonicalize_dtype(first.dtype)) if floating else leaf
-
-    return jtu.tree_map(one, made)
-
-
-def _layer(layer: Found) -> Any:
-    nn, key, kind, settings = eqx.nn, jax.random.key(0), layer.kind, layer.settings
-    shapes, bias = {name: array.shape for name, array in layer.ours.items()}, has(layer, "bias")
-    if kind == "linear":
-        return nn.Linear(shapes["weight"][1], shapes["weight"][0], bias, key=key)
-    if kind in IMAGES:
-        stride, dilation, groups = settings["stride"], settings["dilation"], settings["groups"]
-        weight, more = shapes["weight"], {"groups": groups, "use_bias": bias, "key": key}
-        if "transpose" not in kind:
-            made = nn.Conv1d if IMAGES[kind] == 1 else nn.Conv2d
-            return made(weight[1] * groups, weight[0], weight[2:], stride, settings["padding"], dilation, **more)
-        spans = [d * (k - 1) for k, d in zip(weight[2:], dilation, strict=True)]
-        zeros = tuple((span - low, span - low) for span, (low, _) in zip(spans, settings["edges"], strict=True))
-        rest = tuple(high - low for low, high in settings["edges"])
-        if min(*(low for low, _ in zeros), *rest, 0) < 0:
-            raise no_twin(layer, "Equinox", f"its edges {settings['edges']} would be a negative padding there")
-        made = nn.ConvTranspose1d if IMAGES[kind] == 1 else nn.ConvTranspose2d
-        return made(weight[0], weight[1] * groups, weight[2:], stride, rest, zeros, dilation, **more)
-    if kind in ("layer_norm", "rms_norm"):
-        made = nn.LayerNorm if kind == "layer_norm" else nn.RMSNorm
-        return made(settings["shape"], settings["eps"], has(layer, "weight"), bias)
-    if kind == "group_norm":
-        width = shapes["weight"][0] if has(layer, "weight") else settings.get("channels")
-        return nn.GroupNorm(settings["groups"], width, settings["eps"], has(layer, "weight"))
-    if kind == "batch_norm":
-        width, momentum = shapes["running_mean"][0], round(1 - settings["momentum"], 12)
-        return nn.BatchNorm(width, "batch", settings["eps"], has(layer, "weight"), momentum, mode="batch")
-    if kind == "embedding":
-        return nn.Embedding(*shapes["weight"], key=key)
-    if kind in CELLS:
-        made = nn.GRUCell if kind == "gru_cell" else nn.LSTMCell
-        return made(shapes["weight_ih"][1], shapes["weight_hh"][1], has(layer, "bias_ih"), key=key)
-    columns, heads, biased = shapes["in_proj_weight"][1], settings["heads"], has(layer, "in_proj_bias")
-    size, output = shapes["in_proj_weight"][0] // 3 // heads, shapes["out_proj.weight"][0]
-    biases = (biased, biased, biased, has(layer, "out_proj.bias"))
-    return nn.MultiheadAttention(heads, columns, None, None, output, size, size, *biases, key=key)

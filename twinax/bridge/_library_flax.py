@@ -6,17 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax.bridge import _layouts
 from twinax.bridge._arrays import host_array
-from twinax.bridge._flax_options import arguments, options, result, settings
+from twinax.bridge._build_flax import flax_layer
+from twinax.bridge._flax_options import arguments, result, settings
 from twinax.bridge._inference import cast, first, last, places, same_numbers
 from twinax.bridge._layers import CELLS, Chain, Found, Opened, Plain, dotted, found, kind_of
 from twinax.bridge._layouts import LAYOUTS
-from twinax.bridge._plain_layers import FUNCTIONS, flatten_channels_first, plain_function
+from twinax.bridge._plain_layers import plain_function
 from twinax.errors import TwinaxError
 
 NAMES = {"linear": "Dense", "embedding": "Embed", "attention": "MultiHeadDotProductAttention"}
@@ -63,7 +62,7 @@ class Flax:
         import flax.linen as nn
 
         variables: dict[str, Any] = {}
-        layers = [_made(step, "" if single else f"layers_{i}", variables, nn) for i, step in enumerate(chain)]
+        layers = [flax_layer(step, "" if single else f"layers_{i}", variables, nn) for i, step in enumerate(chain)]
         return (layers[0] if single else nn.Sequential(layers)), variables
 
     def outputs(self, module: Any, opened: Opened, inputs: tuple, run: Any, dtype: str) -> list[np.ndarray]:
@@ -226,50 +225,3 @@ def _rest(variables: Mapping[str, Any], layers: tuple[Found, ...]) -> Iterator[F
         if name not in taken:
             path = ".".join(name.split("/")[1:])
             yield Found("array", path, "array", {"": host_array(name, leaf)}, {"": name})
-
-
-def _made(step: Found | Plain, name: str, variables: dict[str, Any], nn: Any) -> Any:
-    if isinstance(step, Plain):
-        if step.name == "dropout":
-            return nn.Dropout(step.value, deterministic=True)
-        return flatten_channels_first if step.name == "flatten" else FUNCTIONS[step.name][0]
-    made = _layer(step, nn)
-    kind = "lstm_cell" if step.kind == "lstm_cell" else step.kind
-    given = {**step.settings, "transpose_kernel": True}
-    for part, array in _layouts.out(_with_biases(step), LAYOUTS["flax"][kind], given).items():
-        statistics = step.kind == "batch_norm" and part in STATISTICS
-        inner = variables.setdefault("batch_stats" if statistics else "params", {})
-        *folders, leaf = [*([name] if name else []), *part.split("/")]
-        for folder in folders:
-            inner = inner.setdefault(folder, {})
-        inner[leaf] = jnp.zeros(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))
-    return made
-
-
-def _with_biases(layer: Found) -> dict[str, np.ndarray]:
-    """A cell of Flax always has biases, and RMSNorm never."""
-    made = dict(layer.ours)
-    if layer.kind in CELLS:
-        rows = np.zeros_like(made["weight_hh"][:, 0])
-        made = {"bias_ih": rows, "bias_hh": rows, **made}
-    return made
-
-
-def _layer(layer: Found, nn: Any) -> Any:
-    kind, given = layer.kind, options(layer, "Flax")
-    shapes = {name: array.shape for name, array in layer.ours.items()}
-    if kind == "linear":
-        return nn.Dense(shapes["weight"][0], **given)
-    if kind.startswith("conv"):
-        rows = shapes["weight"][1 if "transpose" in kind else 0]
-        return (nn.ConvTranspose if "transpose" in kind else nn.Conv)(rows, shapes["weight"][2:], **given)
-    if kind == "embedding":
-        return nn.Embed(*shapes["weight"])
-    if kind in CELLS:
-        return (nn.GRUCell if kind == "gru_cell" else nn.OptimizedLSTMCell)(shapes["weight_hh"][1])
-    if kind == "attention":
-        inner, output = shapes["in_proj_weight"][0] // 3, shapes["out_proj.weight"][0]
-        return nn.MultiHeadDotProductAttention(qkv_features=inner, out_features=output, **given)
-    if kind == "batch_norm":
-        return nn.BatchNorm(use_running_average=True, **given)
-    return {"layer_norm": nn.LayerNorm, "group_norm": nn.GroupNorm, "rms_norm": nn.RMSNorm}[kind](**given)

@@ -11,10 +11,11 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax.bridge._arrays import host_array, is_array
-from twinax.bridge._flax_options import arguments, options, result, settings
+from twinax.bridge._build_nnx import nnx_layer
+from twinax.bridge._flax_options import arguments, result, settings
 from twinax.bridge._inference import cast, first, last, places, same_numbers
 from twinax.bridge._layers import CELLS, Chain, Found, Opened, Plain, alone, dotted, found, kind_of
-from twinax.bridge._plain_layers import FUNCTIONS, flatten_channels_first, plain_function
+from twinax.bridge._plain_layers import plain_function
 from twinax.errors import TwinaxError
 
 
@@ -48,7 +49,7 @@ class Nnx:
     def built(self, chain: Chain, single: bool) -> Any:
         from flax import nnx
 
-        made = [_made(step) for step in chain]
+        made = [nnx_layer(step) for step in chain]
         return made[0] if single else nnx.Sequential(*made)
 
     def outputs(self, module: Any, opened: Opened, inputs: tuple, run: Any, dtype: str) -> list[np.ndarray]:
@@ -175,54 +176,3 @@ def _chain(node: Any, layers: dict[str, Found], path: str) -> Iterator[Any]:
     else:
         function = plain_function(node)
         yield function if function else f"'{path}' applies {getattr(node, '__name__', node)!s}"
-
-
-def _made(step: Found | Plain) -> Any:
-    from flax import nnx
-
-    if isinstance(step, Plain):
-        if step.name == "dropout":
-            return nnx.Dropout(step.value, deterministic=True, rngs=nnx.Rngs(0))
-        return flatten_channels_first if step.name == "flatten" else FUNCTIONS[step.name][0]
-    # Only the shapes: drawing numbers that are about to be replaced would compile a program for each.
-    made = nnx.eval_shape(lambda: _layer(step, nnx))
-    number = jax.dtypes.canonicalize_dtype(next(iter(step.ours.values()), np.zeros(1, np.float32)).dtype)
-    for variable in _abstract(made):
-        variable.set_value(jnp.zeros(variable.get_value().shape, number))
-    return made
-
-
-def _abstract(node: Any) -> Iterator[Any]:
-    """Variables that have shapes alone."""
-    from flax import nnx
-
-    for _, child in _children(node):
-        if isinstance(child, nnx.Variable):
-            yield child
-        elif isinstance(child, nnx.Module):
-            yield from _abstract(child)
-
-
-def _layer(layer: Found, nnx: Any) -> Any:
-    kind, given = layer.kind, {**options(layer, "Flax nnx"), "rngs": nnx.Rngs(0)}
-    shapes = {name: array.shape for name, array in layer.ours.items()}
-    if kind == "linear":
-        return nnx.Linear(shapes["weight"][1], shapes["weight"][0], **given)
-    if kind.startswith("conv"):
-        weight = shapes["weight"]
-        if "transpose" in kind:
-            return nnx.ConvTranspose(weight[0], weight[1], weight[2:], **given)
-        return nnx.Conv(weight[1] * given["feature_group_count"], weight[0], weight[2:], **given)
-    if kind == "embedding":
-        return nnx.Embed(*shapes["weight"], **given)
-    if kind in CELLS:
-        cell = nnx.GRUCell if kind == "gru_cell" else nnx.OptimizedLSTMCell
-        return cell(shapes["weight_ih"][1], shapes["weight_hh"][1], **given)
-    if kind == "attention":
-        columns, output = shapes["in_proj_weight"][1], shapes["out_proj.weight"][0]
-        heads, inner = given.pop("num_heads"), shapes["in_proj_weight"][0] // 3
-        return nnx.MultiHeadAttention(heads, columns, inner, output, decode=False, **given)
-    width = layer.settings["shape"][0] if "shape" in layer.settings else None
-    width = width or layer.settings.get("channels") or shapes.get("running_mean", shapes.get("weight"))[0]  # type: ignore
-    norms = {"layer_norm": nnx.LayerNorm, "group_norm": nnx.GroupNorm, "rms_norm": nnx.RMSNorm}
-    return {**norms, "batch_norm": nnx.BatchNorm}[kind](width, **given)
