@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax.bridge._layers import CELLS, IMAGES, Found, Plain, has, no_twin
+from twinax.bridge._layers import CELLS, IMAGES, Found, Plain, has, no_twin, normalised
 from twinax.bridge._plain_layers import FUNCTIONS
 
 
@@ -53,10 +53,9 @@ def _layer(layer: Found) -> Any:
         return made(weight[0], weight[1] * groups, weight[2:], stride, rest, zeros, dilation, **more)
     if kind in ("layer_norm", "rms_norm"):
         made = nn.LayerNorm if kind == "layer_norm" else nn.RMSNorm
-        return made(settings["shape"], settings["eps"], has(layer, "weight"), bias)
+        return made(normalised(layer, "Equinox"), settings["eps"], has(layer, "weight"), bias)
     if kind == "group_norm":
-        width = shapes["weight"][0] if has(layer, "weight") else settings.get("channels")
-        return nn.GroupNorm(settings["groups"], width, settings["eps"], has(layer, "weight"))
+        return nn.GroupNorm(settings["groups"], settings["channels"], settings["eps"], has(layer, "weight"))
     if kind == "batch_norm":
         width, momentum = shapes["running_mean"][0], round(1 - settings["momentum"], 12)
         return nn.BatchNorm(width, "batch", settings["eps"], has(layer, "weight"), momentum, mode="batch")

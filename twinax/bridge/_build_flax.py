@@ -23,6 +23,8 @@ def flax_layer(step: Found | Plain, name: str, variables: dict[str, Any], nn: An
             return nn.Dropout(step.value, deterministic=True)
         return flatten_channels_first if step.name == "flatten" else FUNCTIONS[step.name][0]
     made = _layer(step, nn)
+    number = jax.dtypes.canonicalize_dtype(next(iter(step.ours.values()), np.zeros(1, np.float32)).dtype)
+    made = made if number == np.float32 else made.clone(param_dtype=number)
     kind = "lstm_cell" if step.kind == "lstm_cell" else step.kind
     given = {**step.settings, "transpose_kernel": True}
     for part, array in _layouts.out(_with_biases(step), LAYOUTS["flax"][kind], given).items():

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twinax.bridge._flax_options import options
-from twinax.bridge._layers import CELLS, Found, Plain
+from twinax.bridge._layers import CELLS, Found, Plain, normalised
 from twinax.bridge._plain_layers import FUNCTIONS, flatten_channels_first
 
 
@@ -21,9 +21,9 @@ def nnx_layer(step: Found | Plain) -> Any:
         if step.name == "dropout":
             return nnx.Dropout(step.value, deterministic=True, rngs=nnx.Rngs(0))
         return flatten_channels_first if step.name == "flatten" else FUNCTIONS[step.name][0]
-    # Only the shapes: drawing numbers that are about to be replaced would compile a program for each.
-    made = nnx.eval_shape(lambda: _layer(step, nnx))
     number = jax.dtypes.canonicalize_dtype(next(iter(step.ours.values()), np.zeros(1, np.float32)).dtype)
+    # Only the shapes: drawing numbers that are about to be replaced would compile a program for each.
+    made = nnx.eval_shape(lambda: _layer(step, number, nnx))
     for variable in _abstract(made):
         variable.set_value(jnp.zeros(variable.get_value().shape, number))
     return made
@@ -40,8 +40,8 @@ def _abstract(node: Any) -> Iterator[Any]:
             yield from _abstract(child)
 
 
-def _layer(layer: Found, nnx: Any) -> Any:
-    kind, given = layer.kind, {**options(layer, "Flax nnx"), "rngs": nnx.Rngs(0)}
+def _layer(layer: Found, number: Any, nnx: Any) -> Any:
+    kind, given = layer.kind, {**options(layer, "Flax nnx"), "param_dtype": number, "rngs": nnx.Rngs(0)}
     shapes = {name: array.shape for name, array in layer.ours.items()}
     if kind == "linear":
         return nnx.Linear(shapes["weight"][1], shapes["weight"][0], **given)
@@ -59,7 +59,9 @@ def _layer(layer: Found, nnx: Any) -> Any:
         columns, output = shapes["in_proj_weight"][1], shapes["out_proj.weight"][0]
         heads, inner = given.pop("num_heads"), shapes["in_proj_weight"][0] // 3
         return nnx.MultiHeadAttention(heads, columns, inner, output, decode=False, **given)
-    width = layer.settings["shape"][0] if "shape" in layer.settings else None
-    width = width or layer.settings.get("channels") or shapes.get("running_mean", shapes.get("weight"))[0]  # type: ignore
+    if "shape" in layer.settings:
+        width = normalised(layer, "Flax nnx")[0]
+    else:
+        width = layer.settings["channels"] if kind == "group_norm" else shapes["running_mean"][0]
     norms = {"layer_norm": nnx.LayerNorm, "group_norm": nnx.GroupNorm, "rms_norm": nnx.RMSNorm}
     return {**norms, "batch_norm": nnx.BatchNorm}[kind](width, **given)

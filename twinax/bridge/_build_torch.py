@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from twinax.bridge._arrays import numpy_to_tensor
-from twinax.bridge._layers import CELLS, IMAGES, Chain, Found, Plain, has, no_twin, symmetric
+from twinax.bridge._layers import CELLS, IMAGES, Chain, Found, Plain, has, no_twin, normalised, symmetric
 from twinax.bridge._plain_layers import plain_torch
 
 
@@ -61,14 +61,13 @@ def _layer(layer: Found, places: int, nn: Any) -> Any:
         return made(*sizes, stride, zeros, more, groups, bias, dilation)
     if kind == "layer_norm":
         affine = has(layer, "weight")
-        return nn.LayerNorm(settings["shape"], settings["eps"], affine or bias, bias)
+        return nn.LayerNorm(normalised(layer, "PyTorch"), settings["eps"], affine or bias, bias)
     if kind == "rms_norm":
         if bias and np.any(layer.ours["bias"]):
             raise no_twin(layer, "PyTorch", "PyTorch's RMSNorm has no bias")
-        return nn.RMSNorm(settings["shape"], settings["eps"], has(layer, "weight"))
+        return nn.RMSNorm(normalised(layer, "PyTorch"), settings["eps"], has(layer, "weight"))
     if kind == "group_norm":
-        width = settings.get("channels") or shapes["weight"][0]
-        return nn.GroupNorm(settings["groups"], width, settings["eps"], has(layer, "weight"))
+        return nn.GroupNorm(settings["groups"], settings["channels"], settings["eps"], has(layer, "weight"))
     if kind == "batch_norm":
         made = nn.BatchNorm2d if places == 2 else nn.BatchNorm1d
         return made(shapes["running_mean"][0], settings["eps"], settings["momentum"], has(layer, "weight"))

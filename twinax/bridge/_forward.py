@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import jax
@@ -37,7 +38,7 @@ def made_inputs(chain: Chain) -> tuple | None:
     if layer.kind == "attention":
         return tuple(rng.normal(size=(ROWS, SPOTS, shapes["in_proj_weight"][1])) for _ in range(3))
     if layer.kind == "group_norm":
-        channels = layer.settings.get("channels") or shapes["weight"][0]
+        channels = layer.settings["channels"]
         return (rng.normal(size=(ROWS, channels, SPOTS)),)
     if layer.kind == "batch_norm":
         image = (SPOTS,) * layer.settings.get("image", 0)
@@ -66,7 +67,7 @@ def compared(
     for dtype in ("float64", "float32"):
         sides = []
         for library, module, layers, function in zip(pair, modules, opened, run, strict=True):
-            with jax.enable_x64(dtype == "float64"):
+            with jax.enable_x64(True) if dtype == "float64" else contextlib.nullcontext():
                 sides.append(library.outputs(module, layers, inputs, function, dtype))
         shapes, there = (tuple(tuple(x.shape) for x in side) for side in sides)
         if shapes != there:

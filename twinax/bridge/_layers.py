@@ -176,6 +176,14 @@ def symmetric(layer: Found, key: str) -> tuple[int, ...]:
     return tuple(low for low, _ in padding)
 
 
+def normalised(layer: Found, title: str) -> tuple[int, ...]:
+    """The axes that a norm is taken over; without weights it need not know them."""
+    shape = layer.settings["shape"]
+    if None in shape:
+        raise no_twin(layer, title, "it has no weights, which would show its width")
+    return shape
+
+
 def has(layer: Found, name: str) -> bool:
     """Whether a layer has this array, in PyTorch's names."""
     return name in layer.ours

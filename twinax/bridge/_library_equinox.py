@@ -238,7 +238,11 @@ def _settings(node: Any, kind: str, name: str) -> dict[str, Any]:
     if kind in ("layer_norm", "rms_norm"):
         return {"eps": node.eps, "shape": getattr(node, "shape", None) or tuple(node.weight.shape)}
     if kind == "group_norm":
-        return {"eps": node.eps, "groups": node.groups, "channels": getattr(node, "channels", None)}
+        return {
+            "eps": node.eps,
+            "groups": node.groups,
+            "channels": getattr(node, "channels", None) or node.weight.shape[0],
+        }
     if kind == "batch_norm":
         return {"eps": node.eps, "momentum": round(1 - node.momentum, 12)}
     if kind == "attention":

@@ -61,8 +61,7 @@ class Nnx:
         for _, variable in _variables(made, ""):
             variable.set_value(cast(variable.get_value(), dtype))
         made.eval()
-        if dtype == "float64":
-            _widen(made)
+        _set_precision(made, dtype)
         kind = opened.layers[0].kind if opened.single else ""
         if run is not None:
             out = run(made, *given)
@@ -74,19 +73,22 @@ class Nnx:
         return leaves if run else [first(leaf, axes) for leaf in leaves]
 
 
-def _widen(module: Any) -> None:
-    """Let a copy compute in float64: attention without dropout calls a function whose softmax is always in float32, and
-    a cell begins with zeros of the dtype that it was made with."""
+def _set_precision(module: Any, dtype: str) -> None:
+    """Let a copy compute in this precision: attention without dropout calls a function whose softmax is always in
+    float32, an embedding keeps the dtype that it was made with, and a cell begins with zeros of that dtype."""
     from flax import nnx
 
     def exact(*args: Any, **options: Any) -> Any:
         return nnx.dot_product_attention(*args, **{**options, "dropout_rate": 0.5, "deterministic": True})
 
     for _, part in nnx.iter_modules(module):
-        if isinstance(part, nnx.MultiHeadAttention) and part.attention_fn is nnx.dot_product_attention:
-            part.attention_fn = exact
+        usual = isinstance(part, nnx.MultiHeadAttention) and part.attention_fn is nnx.dot_product_attention
+        if usual and dtype == "float64":
+            part.attention_fn = exact  # type: ignore[attr-defined]
         if hasattr(part, "param_dtype"):
-            setattr(part, "param_dtype", jnp.float64)  # noqa: B010
+            part.param_dtype = jnp.dtype(dtype)  # type: ignore[attr-defined]
+        if getattr(part, "dtype", None) is not None:
+            part.dtype = jnp.dtype(dtype)  # type: ignore[attr-defined]
 
 
 def _children(node: Any) -> Iterator[tuple[str, Any]]:

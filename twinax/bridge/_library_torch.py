@@ -190,7 +190,7 @@ def _settings(module: Any, kind: str, name: str) -> tuple[dict[str, Any], list[s
         )
         return {"eps": eps, "shape": tuple(module.normalized_shape)}, remark
     if kind == "group_norm":
-        return {"eps": module.eps, "groups": module.num_groups}, []
+        return {"eps": module.eps, "groups": module.num_groups, "channels": module.num_channels}, []
     if kind == "batch_norm":
         if not module.track_running_stats:
             raise TwinaxError(f"'{name}' keeps no running statistics, which the other libraries always have")
