@@ -45,7 +45,7 @@ class Equinox:
     title = "Equinox"
 
     def owns(self, module: Any) -> bool:
-        return isinstance(_split(module)[0], eqx.Module)
+        return isinstance(_split(module)[0], eqx.Module | GRU | LSTM)
 
     def opened(self, module: Any, inputs: tuple | None, run: Any) -> Opened:
         network, state = _split(module)

@@ -22,7 +22,7 @@ class Loss:
 
 def losses(source: Found, given: Arrays, written: Found, title: str) -> list[Loss]:
     """Of a layer: the given arrays in PyTorch's layout against those of the layer that was written."""
-    found = [Loss(text, 0.0) for text in source.losses]
+    found = [Loss(text, _rounding(next(iter(given.values())).dtype)) for text in source.losses]
     read = written.ours
     if _equal(given, read):
         return found

@@ -24,8 +24,8 @@ def paired(
         theirs = [layer for layer in target if layer.kind == kind and layer.path not in given]
         if len(ours) != len(theirs):
             raise TwinaxError(
-                f"the modules do not fit: {titles[0]} has {_counted(ours, kind)} and {titles[1]} "
-                f"{_counted(theirs, kind)}; names={{target: source}} says which is which"
+                f"the modules do not fit: the source in {titles[0]} has {_counted(ours, kind)} and the target in "
+                f"{titles[1]} {_counted(theirs, kind)}; names={{target: source}} says which is which"
             )
         by_path = {layer.path: layer for layer in ours}
         agree = all(layer.path in by_path for layer in theirs)
