@@ -95,6 +95,80 @@ def test_a_module_of_ones_own_gets_the_weights():
     assert all(torch.equal(leaf, source.state_dict()[name]) for name, leaf in back.state_dict().items())
 
 
+class Encoder(fl.Module):
+    """Layers that are made in `setup`, called with a switch and with a draw, and numbers that are no weights."""
+
+    def setup(self):
+        self.conv, self.norm, self.out = fl.Conv(4, (3, 3), padding="VALID"), fl.BatchNorm(momentum=0.9), fl.Dense(2)
+        self.drop = fl.Dropout(0.5)
+        self.variable("counts", "calls", lambda: jnp.zeros((), int))
+
+    def __call__(self, x, train):
+        x = fl.relu(self.norm(self.conv(x), use_running_average=not train))
+        return self.out(self.drop(jnp.mean(x, (1, 2)), deterministic=not train))
+
+
+class TorchEncoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.out = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 2)
+        self.register_buffer("mask", torch.ones(3, dtype=torch.bool))
+
+    def forward(self, x):
+        return self.out(torch.relu(self.norm(self.conv(x))).mean((2, 3)))
+
+
+def test_a_module_that_is_called_in_a_way_of_its_own():
+    x = jnp.asarray(np.moveaxis(IMAGES, 1, -1), jnp.float32)
+    network = Encoder()
+    variables = network.init(KEY, x, False)
+    _, state = network.apply(variables, x, True, rngs={"dropout": KEY}, mutable=["batch_stats"])
+    run = (lambda m, x: m(jnp.moveaxis(x, 1, -1), False), None)
+    made = bridge.convert((network, {**variables, **state}), into=TorchEncoder(), example=IMAGES, run=run)
+    assert made.check is not None and made.check.float64 < 1e-12 and made.result.norm.running_mean.any()
+    there = bridge.convert(made.result, into=(network, variables), example=IMAGES, run=run[::-1])
+    assert there.result[1]["batch_stats"]["norm"]["mean"].any() and "calls" in there.result[1]["counts"]
+    assert not variables["batch_stats"]["norm"]["mean"].any(), "what was given is as it was"
+
+
+class Two(nn.Module):
+    def __init__(self, *names):
+        super().__init__()
+        for i, name in enumerate(names):
+            setattr(self, name, nn.Parameter(torch.full((2,), float(i))))
+
+    def forward(self, x):
+        return x
+
+
+def test_parameters_of_their_own_are_told_apart_by_name():
+    moved = bridge.convert(Two("log_std", "log_alpha"), into=Two("log_alpha", "log_std"), example=X).result
+    assert moved.log_alpha.tolist() == [1.0, 1.0] and moved.log_std.tolist() == [0.0, 0.0]
+    with pytest.raises(TwinaxError, match="does not show in their names: say it with names"):
+        bridge.convert(Two("log_std", "log_alpha"), into=Two("a", "b"), example=X)
+    said = bridge.convert(Two("log_std", "c"), into=Two("a", "b"), example=X, names={"a": "c", "b": "log_std"}).result
+    assert said.a.tolist() == [1.0, 1.0]
+
+
+def test_attention_with_biases_on_some_sides():
+    part = eqx.nn.MultiheadAttention(2, 6, use_query_bias=True, key=KEY)
+    whole = bridge.convert(part, to="torch")
+    assert whole.check is not None and whole.check.float64 < 1e-12
+    assert not whole.result.in_proj_bias[6:].any() and whole.result.in_proj_bias[:6].any()
+    back = bridge.convert(whole.result, into=part)
+    np.testing.assert_array_equal(back.result.query_proj.bias, part.query_proj.bias)
+    with pytest.raises(TwinaxError, match="key_proj/bias of the MultiheadAttention in Equinox is missing"):
+        full = nn.MultiheadAttention(6, 2)
+        torch.nn.init.ones_(full.in_proj_bias)
+        bridge.convert(full, into=part)
+
+
+class General(fl.Module):
+    @fl.compact
+    def __call__(self, x):
+        return fl.DenseGeneral((2, 2))(x)
+
+
 def test_layers_in_another_order_are_said_or_seen():
     with pytest.raises(
         TwinaxError, match=r"weight of 'body.0' .* in PyTorch has shape \(8, 4\), but 'mean' .* \(2, 8\)"
@@ -256,6 +330,10 @@ WRONG = {
         "no rule for LoRA",
     ),
     "unknown layer of Equinox": (lambda: bridge.convert(eqx.nn.PReLU(), to="torch"), "no rule for PReLU"),
+    "unknown layer of linen": (
+        lambda: bridge.convert(linen(General(), X), into=Actor(), example=X),
+        "no rule for DenseGeneral, the class of 'DenseGeneral_0' in Flax linen",
+    ),
     "missing layer": (
         lambda: bridge.convert(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), into=nn.Linear(4, 4)),
         r"source in PyTorch has 2 x linear \('0' \(Linear\), '1' \(Linear\)\) and the target in PyTorch 1 x linear",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.tree_util as jtu
+import numpy as np
 
 from twinax.bridge import _layouts
 from twinax.bridge._arrays import host_array
@@ -151,7 +152,10 @@ def _written(goal: Library, into: Any, pairs: list[Pair]) -> tuple[Any, dict[str
     for a, b in pairs:
         given[b.path] = adapted(a, b, goal.title)
         for name, array in _layouts.out(given[b.path], b.layout, b.settings).items():
-            values[b.places[name]] = array
+            if name in b.places:
+                values[b.places[name]] = array
+            elif np.any(array):
+                raise TwinaxError(f"the {name} of {b} in {goal.title} is missing, and {a} has numbers for it")
     return goal.filled(into, values), given
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import jax.numpy as jnp
 import numpy as np
 
 from twinax.bridge import _layouts
@@ -125,6 +126,11 @@ def found(
 def alone(path: str, array: np.ndarray) -> Found:
     """A parameter in no known layer."""
     return Found("array", path, "array", {"": array}, {"": path})
+
+
+def is_weight(array: np.ndarray) -> bool:
+    """Whether an array holds real numbers; counters and masks are no weights."""
+    return bool(jnp.issubdtype(array.dtype, jnp.inexact))
 
 
 def kind_of(library: str, title: str, axes: int) -> str | None:

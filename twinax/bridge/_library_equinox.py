@@ -27,6 +27,7 @@ from twinax.bridge._layers import (
     border,
     dotted,
     found,
+    is_weight,
     kind_of,
 )
 from twinax.bridge._plain_layers import plain_function
@@ -146,7 +147,8 @@ def _layers(node: Any, state: Any, path: str) -> Iterator[Found]:
     elif (_is_ours(node) and (kind := _own_kind(node))) or (_is_theirs(node) and (kind := _kind(node))):
         yield _known(node, state, kind, path, title)
     elif is_array(node):
-        yield alone(path, host_array(path, node))
+        if is_weight(array := host_array(path, node)):
+            yield alone(path, array)
     else:
         if _is_theirs(node) and any(is_array(child) for _, child in _children(node)):
             raise TwinaxError(f"there is no rule for {title}, the class of '{path or title}' in Equinox")

@@ -13,7 +13,7 @@ from twinax.bridge._arrays import host_array
 from twinax.bridge._build_flax import flax_layer
 from twinax.bridge._flax_options import arguments, result, settings
 from twinax.bridge._inference import cast, first, last, places, same_numbers
-from twinax.bridge._layers import CELLS, Chain, Found, Opened, Plain, dotted, found, kind_of
+from twinax.bridge._layers import CELLS, Chain, Found, Opened, Plain, dotted, found, is_weight, kind_of
 from twinax.bridge._layouts import LAYOUTS
 from twinax.bridge._plain_layers import plain_function
 from twinax.errors import TwinaxError
@@ -170,6 +170,9 @@ def _run(network: Any, variables: Mapping[str, Any], inputs: tuple, run: Any) ->
         if context.method_name in ("__call__", "attend") and not any(_below(path, known) for known in seen):
             if _kind(context.module, variables, path) is not None:
                 seen[path] = context.module
+            elif _is_strange(context.module, variables, path):
+                title = type(context.module).__name__
+                raise TwinaxError(f"there is no rule for {title}, the class of '{path or title}' in Flax linen")
         return function(*args, **kwargs)
 
     axes = 0 if run else _window_axes(variables)
@@ -201,6 +204,12 @@ def _began(function: Any, args: Any, kwargs: Any, context: Any) -> Any:
     return function(*args, **kwargs)
 
 
+def _is_strange(node: Any, variables: Mapping[str, Any], path: str) -> bool:
+    """Whether this is a layer of Flax itself that holds arrays."""
+    theirs = type(node).__module__.startswith("flax.linen")
+    return theirs and any("/" not in name for name in _at(variables, "params", path) if name)
+
+
 def _below(path: str, known: str) -> bool:
     return path == known or path.startswith(f"{known}.") or not known
 
@@ -223,5 +232,6 @@ def _rest(variables: Mapping[str, Any], layers: tuple[Found, ...]) -> Iterator[F
         {key: variables[key] for key in ("params", "batch_stats") if key in variables}, "/"
     ).items():
         if name not in taken:
-            path = ".".join(name.split("/")[1:])
-            yield Found("array", path, "array", {"": host_array(name, leaf)}, {"": name})
+            array, path = host_array(name, leaf), ".".join(name.split("/")[1:])
+            if is_weight(array):
+                yield Found("array", path, "array", {"": array}, {"": name})

@@ -14,7 +14,7 @@ from twinax.bridge._arrays import host_array, is_array
 from twinax.bridge._build_nnx import nnx_layer
 from twinax.bridge._flax_options import arguments, result, settings
 from twinax.bridge._inference import cast, first, last, places, same_numbers
-from twinax.bridge._layers import CELLS, Chain, Found, Opened, Plain, alone, dotted, found, kind_of
+from twinax.bridge._layers import CELLS, Chain, Found, Opened, Plain, alone, dotted, found, is_weight, kind_of
 from twinax.bridge._plain_layers import plain_function
 from twinax.errors import TwinaxError
 
@@ -141,7 +141,8 @@ def _layers(node: Any, path: str, seen: set[int]) -> Iterator[Found]:
                 )
             if is_array(child.get_value()) and id(child) not in seen:
                 seen.add(id(child))
-                yield alone(whole, host_array(whole, child.get_value()))
+                if is_weight(array := host_array(whole, child.get_value())):
+                    yield alone(whole, array)
         else:
             yield from _layers(child, whole, seen)
 

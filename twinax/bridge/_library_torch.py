@@ -132,7 +132,8 @@ def _layers(module: Any, path: str, seen: set[int]) -> Iterator[Found]:
             f"{', '.join(sorted(name for layout in LAYOUTS['torch'].values() for name in layout.classes))}, GRU, LSTM"
         )
     for name, leaf in own.items():
-        yield alone(dotted(path, name), host_array(dotted(path, name), leaf))
+        if leaf.is_floating_point() or leaf.is_complex():
+            yield alone(dotted(path, name), host_array(dotted(path, name), leaf))
     for name, child in module.named_children():
         yield from _layers(child, dotted(path, name), seen)
 

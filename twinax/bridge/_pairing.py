@@ -27,6 +27,8 @@ def paired(
                 f"the modules do not fit: the source in {titles[0]} has {_counted(ours, kind)} and the target in "
                 f"{titles[1]} {_counted(theirs, kind)}; names={{target: source}} says which is which"
             )
+        if kind == "array":
+            ours = _of_one_name(ours, theirs, titles)
         by_path = {layer.path: layer for layer in ours}
         agree = all(layer.path in by_path for layer in theirs)
         given |= {b.path: by_path[b.path] if agree else a for a, b in zip(ours, theirs, strict=True)}
@@ -34,6 +36,20 @@ def paired(
     for a, b in pairs:
         _check(a, b, titles)
     return pairs
+
+
+def _of_one_name(ours: list[Found], theirs: list[Found], titles: tuple[str, str]) -> list[Found]:
+    """Parameters of their own in the order of the target's: several are told apart by their names alone."""
+    if len(ours) < 2:
+        return ours
+    short = {layer.path.rpartition(".")[2]: layer for layer in ours}
+    names = [layer.path.rpartition(".")[2] for layer in theirs]
+    if sorted(short) != sorted(names):
+        raise TwinaxError(
+            f"which of {_counted(ours, 'array')} in {titles[0]} is which of {_counted(theirs, 'array')} in {titles[1]} "
+            "does not show in their names: say it with names={target: source}"
+        )
+    return [short[name] for name in names]
 
 
 def _named(source: Sequence[Found], target: Sequence[Found], names: Mapping[str, str]) -> list[tuple[str, Found]]:
