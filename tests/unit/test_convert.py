@@ -52,6 +52,7 @@ LAYERS = {
     "rms_norm": (lambda: nn.RMSNorm(4, eps=0.1), (ROWS,)),
     "embedding": (lambda: nn.Embedding(7, 4), (np.arange(5),)),
     "gru_cell": (lambda: nn.GRUCell(4, 3), (ROWS, STATE)),
+    "gru_cell with a bias in its reset gate": (lambda: nn.GRUCell(4, 3), (ROWS, STATE)),
     "lstm_cell": (lambda: nn.LSTMCell(4, 3), (ROWS, (STATE, STATE - 1))),
     "attention": (lambda: nn.MultiheadAttention(6, 2, batch_first=True), (WORDS, WORDS + 1, WORDS - 1)),
     "attention without bias": (lambda: nn.MultiheadAttention(6, 3, bias=False, batch_first=True), (WORDS,) * 3),
@@ -73,7 +74,7 @@ def layer(name):
     """A layer; of its two biases one is zero where only their sum counts, so that nothing can be lost."""
     module = numbers(LAYERS[name][0]())
     if hasattr(module, "bias_hh"):
-        module.bias_hh.data.zero_()
+        module.bias_hh.data[: 6 if "reset gate" in name else None].zero_()
     return module
 
 
@@ -99,7 +100,7 @@ def evaluated(library, name, module, inputs):
             return np.asarray(jax.vmap(lambda x: network(x, state)[0])(*inputs))
         return jtu.tree_map(np.asarray, jax.vmap(module)(*jtu.tree_map(jnp.asarray, inputs)))
     given = jtu.tree_map(lambda x: jnp.asarray(last(x) if image else x), inputs)
-    if name == "gru_cell":
+    if name.startswith("gru_cell"):
         given = given[::-1]
     if name == "lstm_cell":
         given = ((given[1][1], given[1][0]), given[0])
@@ -112,7 +113,7 @@ def evaluated(library, name, module, inputs):
     else:
         module.eval()
         out = module(*given)
-    if name == "gru_cell":
+    if name.startswith("gru_cell"):
         out = out[0]
     if name == "lstm_cell":
         out = out[0][::-1]
@@ -138,10 +139,11 @@ def close(a, b):
 def test_every_layer_between_every_two_libraries(name):
     source, inputs = layer(name), LAYERS[name][1]
     wanted = evaluated("torch", name, source, inputs)
-    made = {library: bridge.convert(source, to=library, check=False).result for library in LIBRARIES}
-    for here in LIBRARIES:
+    libraries = [library for library in LIBRARIES if library != "nnx" or "reset gate" not in name]
+    made = {library: bridge.convert(source, to=library, check=False).result for library in libraries}
+    for here in libraries:
         close(evaluated(here, name, made[here], inputs), wanted)
-        for there in LIBRARIES:
+        for there in libraries:
             moved = bridge.convert(made[here], into=made[there], check=False)
             close(evaluated(there, name, moved.result, inputs), wanted)
             if name == "layer_norm without weights" and here == "flax":
