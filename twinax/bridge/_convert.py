@@ -11,9 +11,9 @@ import numpy as np
 
 from twinax.bridge import _layouts
 from twinax.bridge._arrays import host_array
-from twinax.bridge._conversion import Conversion, ForwardCheck
+from twinax.bridge._conversion import Conversion
 from twinax.bridge._forward import compared, made_inputs
-from twinax.bridge._layers import Found, Library
+from twinax.bridge._layers import Found, Library, Opened
 from twinax.bridge._library_equinox import Equinox
 from twinax.bridge._library_flax import Flax
 from twinax.bridge._library_nnx import Nnx
@@ -65,21 +65,11 @@ def convert(
     """
     inputs = _inputs(example)
     origin, goal = _library(source, "source"), _goal(to, into)
-    opened = origin.opened(source, inputs, run[0])
-    built = into is None
-    if built:
-        if not opened.chain or not opened.layers:
-            reason = opened.why or ("it has no arrays" if not opened.layers else "its order is not known")
-            raise TwinaxError(
-                f"only a single layer or a sequence of known layers can be built in {goal.title}, and here {reason}: "
-                "write the module there and give it as `into`"
-            )
-        into = goal.built(opened.chain, opened.single)
-    if inputs is None and opened.chain:
-        inputs = made_inputs(opened.chain)
+    opened, built = origin.opened(source, inputs, run[0]), into is None
+    into = _built(goal, opened) if built else into
+    inputs = made_inputs(opened.chain) if inputs is None and opened.chain else inputs
     there = goal.opened(into, inputs, run[1])
-    if inputs is None and there.chain:
-        inputs = made_inputs(there.chain)
+    inputs = made_inputs(there.chain) if inputs is None and there.chain else inputs
     if check and inputs is None:
         raise TwinaxError(
             "the converted module is run beside the given one, and no input for them can be made here: give "
@@ -89,25 +79,45 @@ def convert(
     pairs = paired(opened.layers, there.layers, names or {}, titles)
     result, given = _written(goal, into, pairs)
     read = {layer.path: layer for layer in goal.opened(result, inputs, run[1]).layers}
-    found = [loss for a, b in pairs for loss in losses(a, given[b.path], read[b.path], goal.title)]
-    if found and not lossy:
-        raise TwinaxError(f"{found[0].text}; lossy=True converts it nevertheless")
-    differs = tuple(text for a, b in pairs for text in _differences(a, b, titles))
-    checked = None
-    if check:
-        checked = compared((origin, goal), (source, result), (opened, there), inputs or (), run)
-        allowed = max((loss.tolerance for loss in found), default=0.0)
-        if checked.float64 > max(TOLERANCE, allowed) or checked.float32 > max(ROUGHLY, allowed):
-            raise TwinaxError(_disagreement(checked, differs, titles))
-    return Conversion(
+    lost = [loss for a, b in pairs for loss in losses(a, given[b.path], read[b.path], goal.title)]
+    if lost and not lossy:
+        raise TwinaxError(f"{lost[0].text}; lossy=True converts it nevertheless")
+    made = Conversion(
         result,
-        origin.title,
-        goal.title,
-        tuple(row for a, b in pairs for row in rows(a, b)),
-        differs,
-        tuple(dict.fromkeys(notes(opened, pairs, origin, goal, built))),
-        tuple(loss.text for loss in found),
-        checked,
+        *titles,
+        moved=tuple(row for a, b in pairs for row in rows(a, b)),
+        differs=tuple(text for a, b in pairs for text in _differences(a, b, titles)),
+        notes=tuple(dict.fromkeys(notes(opened, pairs, origin, goal, built))),
+        lost=tuple(loss.text for loss in lost),
+        check=compared((origin, goal), (source, result), (opened, there), inputs or (), run) if check else None,
+    )
+    _judge(made, max((loss.tolerance for loss in lost), default=0.0))
+    return made
+
+
+def _built(goal: Library, opened: Opened) -> Any:
+    """An empty module of the layers that were found."""
+    if opened.chain and opened.layers:
+        return goal.built(opened.chain, opened.single)
+    reason = opened.why or ("it has no arrays" if not opened.layers else "its order is not known")
+    raise TwinaxError(
+        f"only a single layer or a sequence of known layers can be built in {goal.title}, and here {reason}: "
+        "write the module there and give it as `into`"
+    )
+
+
+def _judge(made: Conversion, allowed: float) -> None:
+    """Refuse a module that computes something else, and name what may be the cause."""
+    check, differs = made.check, [text for text in made.differs if " has momentum " not in text]
+    if check is None or check.float64 <= max(TOLERANCE, allowed) and check.float32 <= max(ROUGHLY, allowed):
+        return
+    cause = "; ".join(differs) or (
+        "layers of one kind may be used in another order than they were paired in, which names={target: source} puts "
+        "right, or something between the layers differs"
+    )
+    raise TwinaxError(
+        f"the outputs of {made.source} and {made.target} differ by {check.float64:.1e} in float64 and "
+        f"{check.float32:.1e} in float32: {cause}"
     )
 
 
@@ -167,14 +177,3 @@ def _differences(a: Found, b: Found, titles: tuple[str, str]) -> list[str]:
         for key in keys
         if a.settings[key] != b.settings[key]
     ]
-
-
-def _disagreement(check: ForwardCheck, differs: tuple[str, ...], titles: tuple[str, str]) -> str:
-    number = f"{check.float64:.1e} in float64 and {check.float32:.1e} in float32"
-    text = f"the outputs of {titles[0]} and {titles[1]} differ by {number}"
-    if causes := [line for line in differs if " has momentum " not in line]:
-        return f"{text}: {'; '.join(causes)}"
-    return (
-        f"{text}: layers of one kind may be used in another order than they were paired in, which "
-        "names={target: source} puts right, or something between the layers differs"
-    )

@@ -135,8 +135,8 @@ def _known(path: str, node: Any, variables: Mapping[str, Any]) -> Found:
         for name, leaf in leaves.items()
     }
     arrays = {name: host_array(place, leaf) for name, (place, leaf) in whole.items()}
-    places_ = {name: place for name, (place, _) in whole.items()}
-    return found("flax", kind, path, title, arrays, places_, settings(node, kind, path or title, arrays))
+    names = {name: place for name, (place, _) in whole.items()}
+    return found("flax", kind, path, title, arrays, names, settings(node, kind, path or title, arrays))
 
 
 def _steps(node: Any, path: str) -> Iterator[Any]:

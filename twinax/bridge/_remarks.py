@@ -59,6 +59,7 @@ def _called(layer: Found, parts: list[Part]) -> str:
 
 
 def notes(opened: Opened, pairs: list[Pair], origin: Library, goal: Library, built: bool) -> list[str]:
+    """What to know about the result, and where a library's usual choice was not taken."""
     kinds = {a.kind for a, _ in pairs}
     found = [text for a, b in pairs for text in (*a.remarks, *b.remarks)]
     flax = [library.name in ("flax", "nnx") for library in (origin, goal)]
@@ -81,6 +82,8 @@ def notes(opened: Opened, pairs: list[Pair], origin: Library, goal: Library, bui
         found.append("dropout is switched off")
     if goal.name == "equinox":
         found.append("Equinox takes one input at a time: jax.vmap(module)(inputs)")
+    if goal.name == "equinox" and "batch_norm" in kinds:
+        found.append("BatchNorm takes its statistics over the axis 'batch' of jax.vmap(..., axis_name='batch')")
     if goal.name == "flax" and "batch_norm" in kinds:
         found.append("BatchNorm is built for inference (use_running_average=True)")
     return found
