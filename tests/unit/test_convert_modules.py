@@ -363,6 +363,14 @@ WRONG = {
         lambda: bridge.convert(Tall(), into=nn.Linear(4, 2), example=X.astype(np.float32)),
         r"shapes \(5,\) and PyTorch \(5, 2\) for the same inputs; say how both are called, as run=",
     ),
+    "other inputs": (
+        lambda: bridge.convert(nn.Sequential(nn.Linear(4, 2)), to="nnx", example=X[:, :3]),
+        r"the module of PyTorch does not run on the example \(mat1 and mat2 .*\); give one in PyTorch's layout",
+    ),
+    "an input without rows": (
+        lambda: bridge.convert(eqx.nn.Linear(4, 2, key=KEY), into=linen(fl.Dense(2), X), example=X[0]),
+        "the module of Equinox does not run on the example",
+    ),
     "no library": (lambda: bridge.convert(nn.Linear(2, 2), to="haiku"), "unknown library 'haiku'; known: equinox"),
     "no target": (lambda: bridge.convert(nn.Linear(2, 2)), "say what to convert to"),
     "two targets": (

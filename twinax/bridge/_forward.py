@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import Any
 
 import jax
@@ -68,7 +69,14 @@ def compared(
         sides = []
         for library, module, layers, function in zip(pair, modules, opened, run, strict=True):
             with jax.enable_x64(True) if dtype == "float64" else contextlib.nullcontext():
-                sides.append(library.outputs(module, layers, inputs, function, dtype))
+                try:
+                    sides.append(library.outputs(module, layers, inputs, function, dtype))
+                except _refusals() as error:
+                    reason = str(error).strip().split("\n")[0]
+                    raise TwinaxError(
+                        f"the module of {library.title} does not run on the example ({reason}); give one in PyTorch's "
+                        "layout, or say how both are called, as run=(f, g) with f(module, *example)"
+                    ) from error
         shapes, there = (tuple(tuple(x.shape) for x in side) for side in sides)
         if shapes != there:
             raise TwinaxError(
@@ -77,6 +85,12 @@ def compared(
             )
         found[dtype] = max((_difference(a, b) for a, b in zip(*sides, strict=True)), default=0.0)
     return ForwardCheck(found["float64"], found["float32"], shapes)
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """What the libraries raise at inputs that do not fit."""
+    usual = (RuntimeError, TypeError, ValueError, IndexError)
+    return (*usual, sys.modules["flax.errors"].FlaxError) if "flax.errors" in sys.modules else usual
 
 
 def _listed(shapes: tuple) -> str:

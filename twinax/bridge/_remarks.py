@@ -26,6 +26,8 @@ def rows(a: Found, b: Found) -> list[Moved]:
         turns = {part.turn.name for part in (*sources[:1], *targets[:1]) if part.turn is not SAME}
         if sources and sources[0].turn.name == targets[0].turn.name:
             turns = set()
+        if len(sources) != len(targets):
+            turns.add("parted" if len(targets) > len(sources) else "put together")
         turned = ", ".join(sorted(turns)) or SAME.name
         if not sources:
             turned = "filled in"
