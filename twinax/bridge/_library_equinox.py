@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 
 from twinax.bridge._arrays import host_array, is_array
 from twinax.bridge._build_equinox import equinox_layer
-from twinax.bridge._inference import cast, same_numbers
+from twinax.bridge._equinox_statistics import STATISTICS, statistics_of, with_statistics
+from twinax.bridge._inference import cast
 from twinax.bridge._layers import (
     IMAGES,
     Chain,
@@ -35,8 +34,6 @@ from twinax.bridge.weight_files import _filled
 from twinax.errors import TwinaxError
 from twinax.networks import GRU, LSTM, MLP, Ensemble
 from twinax.tree import named_leaves
-
-STATISTICS = ("running_mean", "running_var")
 
 
 class Equinox:
@@ -69,7 +66,7 @@ class Equinox:
         state = jtu.tree_map(lambda leaf: leaf, state)
         for path, norm in _norms(network, ""):
             if dotted(path, "running_mean") in values:
-                state = _with_statistics(norm, state, [values[dotted(path, name)] for name in STATISTICS])
+                state = with_statistics(norm, state, [values[dotted(path, name)] for name in STATISTICS])
         return made, state
 
     def built(self, chain: Chain, single: bool) -> Any:
@@ -182,37 +179,11 @@ def _known(node: Any, state: Any, kind: str, path: str, title: str) -> Found:
                 f"'{path or title}' is a BatchNorm, whose statistics Equinox keeps apart: give (module, state), as "
                 "equinox.nn.make_with_state makes them"
             )
-        *statistics, losses, remarks = _statistics(node, state, path or title)
+        *statistics, losses, remarks = statistics_of(node, state, path or title)
         arrays |= dict(zip(STATISTICS, statistics, strict=True))
         places |= {name: dotted(path, name) for name in STATISTICS}
         more = {"losses": losses, "remarks": remarks}
     return found(library, kind, path, title, arrays, places, _settings(node, kind, path or title), **more)
-
-
-def _statistics(norm: eqx.nn.BatchNorm, state: eqx.nn.State, name: str) -> tuple:
-    """Mean, variance, what is lost and what is worth saying."""
-    if norm.mode == "ema":
-        mean, var = (np.asarray(x) for x in state.get(norm.ema_state_index))  # type: ignore[arg-type]
-        if bool(state.get(norm.ema_first_time_index)):  # type: ignore[arg-type]
-            mean, var = np.zeros_like(mean), np.ones_like(var)
-        text = f"'{name}' has mode='ema': in training it divides by the running variance, the others by the batch's"
-        return mean, var, (), (text,)
-    count = int(state.get(norm.batch_counter))  # type: ignore[arg-type]
-    mean, var = (np.asarray(x) for x in state.get(norm.batch_state_index))  # type: ignore[arg-type]
-    share = mean.dtype.type(1 - norm.momentum**count) if count else mean.dtype.type(1)
-    text = f"'{name}' still weighs its statistics up after {count} batches, and this weight has no place elsewhere"
-    return mean / share, var / share, (text,) if share != 1 else (), ()
-
-
-def _with_statistics(norm: eqx.nn.BatchNorm, state: eqx.nn.State, values: list[np.ndarray]) -> eqx.nn.State:
-    index = norm.ema_state_index if norm.mode == "ema" else norm.batch_state_index
-    before = state.get(index)  # type: ignore[arg-type]
-    state = state.set(index, tuple(same_numbers(x, old) for x, old in zip(values, before, strict=True)))  # type: ignore
-    if norm.mode == "ema":
-        return state.set(norm.ema_first_time_index, jnp.array(False))  # type: ignore[arg-type]
-    # After so many batches the weight of the beginning is gone in any precision, as it is in PyTorch.
-    count = math.ceil(60 * math.log(2) / -math.log(norm.momentum)) if 0 < norm.momentum < 1 else 1
-    return state.set(norm.batch_counter, 0 * state.get(norm.batch_counter) + count)  # type: ignore[arg-type]
 
 
 def _settings(node: Any, kind: str, name: str) -> dict[str, Any]:
