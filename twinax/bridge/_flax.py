@@ -18,7 +18,7 @@ from twinax.bridge._arrays import host_array, is_array
 from twinax.bridge._flax_encoders import encoder_pairs, has_encoder
 from twinax.bridge._flax_layers import (
     NAMES,
-    Layout,
+    ByName,
     Names,
     Parts,
     as_it_is,
@@ -194,7 +194,7 @@ class _Search:
         else:
             self.unexpected.append(there)
 
-    def layer(self, node: Any, layout: Layout, parameters: Any, there: str, here: str) -> None:
+    def layer(self, node: Any, layout: ByName, parameters: Any, there: str, here: str) -> None:
         """The arrays of a linear layer, a convolution or a norm."""
         for key, value in parameters.items() if isinstance(parameters, Mapping) else [("", parameters)]:
             ours, turn = layout.get(key, ("", as_it_is))

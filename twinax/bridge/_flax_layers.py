@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 import jax.tree_util as jtu
 import numpy as np
 
+from twinax.bridge._layouts import LAYOUTS, Turn
 from twinax.networks import Conv1d, Conv2d, Embedding, GroupNorm, LayerNorm, Linear, TransformerEncoderLayer
 
 Names = Mapping[str, str | Sequence[str]]
 """What Flax calls the layers of a field, without their numbers, or the list of them in the order of the field."""
-Layout = dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]]
+ByName = dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]]
 """What Flax calls an array of a layer: its name here, and how it is turned round."""
 Parts = dict[str, list[tuple[str, Any]]]
 """Fields of a network: names and values of what they hold."""
@@ -46,47 +48,34 @@ def as_it_is(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _dense(kernel: np.ndarray) -> np.ndarray:
-    """(..., in, out) to (..., out, in)."""
-    return np.swapaxes(kernel, -1, -2)
-
-
-def _convolution(kernel: np.ndarray) -> np.ndarray:
-    """(..., height, width, in, out) to (..., out, in, height, width)."""
-    return np.moveaxis(kernel, (-1, -2), (-4, -3))
-
-
-def _series(kernel: np.ndarray) -> np.ndarray:
-    """(..., length, in, out) to (..., out, in, length)."""
-    return np.moveaxis(kernel, (-1, -2), (-3, -2))
-
-
 WEIGHTS = ("kernel", "scale", "embedding")
 """What Flax calls the weight of a layer."""
-BIAS = {"bias": ("bias", as_it_is)}
+AXES: dict[type, tuple[str, int]] = {
+    Linear: ("linear", 2),
+    Conv1d: ("conv1d", 3),
+    Conv2d: ("conv2d", 4),
+    Embedding: ("embedding", 2),
+    LayerNorm: ("layer_norm", 1),
+    GroupNorm: ("group_norm", 1),
+}
+"""The kind of each layer, and how many axes its weight has."""
 
 
-def _layouts() -> dict[type, tuple[int, Layout]]:
-    """For each type of layer: axes of its weight, and what Flax calls its arrays and how they are turned round."""
-    norm = (1, {"scale": ("weight", as_it_is), **BIAS})
-    return {
-        Linear: (2, {"kernel": ("weight", _dense), **BIAS}),
-        Conv1d: (3, {"kernel": ("weight", _series), **BIAS}),
-        Conv2d: (4, {"kernel": ("weight", _convolution), **BIAS}),
-        Embedding: (2, {"embedding": ("weight", as_it_is)}),
-        LayerNorm: norm,
-        GroupNorm: norm,
-    }
+def layout_of(node: Any) -> ByName | None:
+    """What Flax calls the arrays of a layer and how they are turned round; None for anything but a layer."""
+    if type(node) not in AXES:
+        return None
+    parts = LAYOUTS["flax"][AXES[type(node)][0]].parts
+    return {part.theirs: (part.ours, functools.partial(_back, part.turn)) for part in parts}
 
 
-def layout_of(node: Any) -> Layout | None:
-    """Of a layer; None for anything else."""
-    return _layouts().get(type(node), (0, None))[1]
+def _back(turn: Turn, array: np.ndarray) -> np.ndarray:
+    return turn.back(array, {})
 
 
 def _axes(node: Any) -> int:
     """Axes of the weight of a layer, 0 if this is none."""
-    return _layouts().get(type(node), (0, None))[0]
+    return AXES.get(type(node), ("", 0))[1]
 
 
 def _flax_axes(parameters: Any) -> int:

@@ -5,22 +5,18 @@ A gate of Flax has a bias on one side alone; the other side's is then zero here,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from twinax.bridge._arrays import host_array
 from twinax.bridge._flax_layers import dotted, grouped, under
+from twinax.bridge._layouts import LAYOUTS, Layout, Part
 from twinax.errors import TwinaxError
 from twinax.networks import GRU, LSTM, GRUCell, LSTMCell, MultiheadAttention
 
-PROJECTIONS = ("query", "key", "value")
-GATES = {
-    GRUCell: (("ir", "iz", "in"), ("hr", "hz", "hn")),
-    LSTMCell: (("ii", "if", "ig", "io"), ("hi", "hf", "hg", "ho")),
-}
-"""What Flax calls the gates on the inputs and on the state, in PyTorch's order."""
+KINDS = {GRUCell: "gru_cell", LSTMCell: "lstm_cell", MultiheadAttention: "attention"}
 
 
 class Packed(NamedTuple):
@@ -44,8 +40,8 @@ def pack(node: Any, parameters: Any, there: str, here: str) -> tuple[list[Packed
     if isinstance(node, MultiheadAttention):
         return _Parts(parameters, there).attention(node, here)
     if isinstance(node, GRUCell | LSTMCell):
-        return _Parts(*_inner(parameters, there, GATES[type(node)][0])).cell(node, here, "")
-    places = list(_cells(parameters, there, GATES[type(node).CELL][0]))
+        return _Parts(*_inner(parameters, there, _gates(type(node)))).cell(node, here, "")
+    places = list(_cells(parameters, there, _gates(type(node).CELL)))
     if len(places) != len(node.cells):
         raise TwinaxError(
             f"'{here or type(node).__name__}' has {len(node.cells)} layers, but '{there}' has the gates of "
@@ -73,54 +69,45 @@ class _Parts:
                 f"'{here or 'the attention'}' has {node.heads} heads, but '{under(self.there, 'query/kernel')}' of "
                 f"shape {kernel} has {kernel[1]}"
             )
-        made = [
-            self.packed(here, "in_proj_weight", node.in_proj_weight, PROJECTIONS, "kernel", _by_heads),
-            self.packed(here, "in_proj_bias", node.in_proj_bias, PROJECTIONS, "bias", np.ravel),
-            self.packed(here, "out_proj.weight", node.out_proj.weight, ("out",), "kernel", _from_heads),
-            self.packed(here, "out_proj.bias", node.out_proj.bias, ("out",), "bias", np.ravel),
-        ]
+        layout = LAYOUTS["flax"]["attention"]
+        leaves = {"in_proj_weight": node.in_proj_weight, "in_proj_bias": node.in_proj_bias}
+        leaves |= {"out_proj.weight": node.out_proj.weight, "out_proj.bias": node.out_proj.bias}
+        made = [self.packed(dotted(here, name), leaf, _of(layout, name)) for name, leaf in leaves.items()]
         return [one for one in made if one is not None], self.left()
 
     def cell(self, node: Any, here: str, suffix: str) -> tuple[list[Packed], list[str]]:
-        made = []
-        for side, gates in zip(("ih", "hh"), GATES[type(node)], strict=True):
-            weight, bias = (getattr(node, f"{name}_{side}") for name in ("weight", "bias"))
-            made.append(self.packed(here, f"weight_{side}{suffix}", weight, gates, "kernel", np.transpose))
-            made.append(self.packed(here, f"bias_{side}{suffix}", bias, gates, "bias", np.ravel, node.hidden))
+        layout, made = LAYOUTS["flax"][KINDS[type(node)]], []
+        for name in ("weight_ih", "bias_ih", "weight_hh", "bias_hh"):
+            zeros = node.hidden if name.startswith("bias") else 0
+            made.append(self.packed(dotted(here, f"{name}{suffix}"), getattr(node, name), _of(layout, name), zeros))
         return [one for one in made if one is not None], self.left()
 
-    def packed(
-        self,
-        here: str,
-        name: str,
-        leaf: Any,
-        parts: tuple[str, ...],
-        array: str,
-        turn: Callable[[np.ndarray], np.ndarray],
-        zeros: int = 0,
-    ) -> Packed | None:
+    def packed(self, here: str, leaf: Any, parts: list[Part], zeros: int = 0) -> Packed | None:
         """One array of some parts, one below the other; where `zeros` are given, a part may lack it."""
         if leaf is None:
             return None
-        there = under(under(self.there, parts[0] if len(parts) == 1 else f"{{{','.join(parts)}}}"), array)
-        values, shape = [], ()
-        for part in parts:
-            value = self.parameters[part].get(array) if isinstance(self.parameters.get(part), Mapping) else None
+        if not parts:
+            return Packed(here, leaf, "-", np.zeros(leaf.shape), ())
+        owners, array = [part.theirs.split("/")[0] for part in parts], parts[0].theirs.split("/")[1]
+        there = under(under(self.there, owners[0] if len(owners) == 1 else f"{{{','.join(owners)}}}"), array)
+        values: dict[int, np.ndarray] = {}
+        shape: tuple[int, ...] = ()
+        for part, owner in zip(parts, owners, strict=True):
+            value = self.parameters[owner].get(array) if isinstance(self.parameters.get(owner), Mapping) else None
             if value is None and not zeros:
                 return None
-            if value is None:
-                values.append(np.zeros(zeros))
-                continue
-            self.taken.add((part, array))
-            given = host_array(under(under(self.there, part), array), value)
-            shape = shape or given.shape
-            values.append(turn(given))
-        widths = {value.shape[1:] for value in values}
+            if value is not None:
+                self.taken.add((owner, array))
+                given = host_array(under(under(self.there, owner), array), value)
+                shape = shape or given.shape
+                values[part.block] = part.turn.back(given, {})
+        whole = [values.get(i, np.zeros(zeros)) for i in range(parts[0].blocks)]
+        widths = {value.shape[1:] for value in whole}
         if len(widths) > 1:
             raise TwinaxError(
                 f"the parts of '{there}' have different widths, {sorted(widths)}, so they are no one layer"
             )
-        return Packed(dotted(here, name), leaf, there, np.concatenate(values), shape)
+        return Packed(here, leaf, there, np.concatenate(whole), shape)
 
     def left(self) -> list[str]:
         """What was not taken."""
@@ -131,14 +118,14 @@ class _Parts:
         return left
 
 
-def _by_heads(kernel: np.ndarray) -> np.ndarray:
-    """(in, heads, width of a head) to (out, in)."""
-    return kernel.reshape(kernel.shape[0], -1).T
+def _of(layout: Layout, ours: str) -> list[Part]:
+    """The parts that make up one of our arrays, in the order of their rows."""
+    return sorted((part for part in layout.parts if part.ours == ours), key=lambda part: part.block)
 
 
-def _from_heads(kernel: np.ndarray) -> np.ndarray:
-    """(heads, width of a head, out) to (out, in)."""
-    return kernel.reshape(-1, kernel.shape[-1]).T
+def _gates(cell: type) -> tuple[str, ...]:
+    """What Flax calls the gates on the inputs."""
+    return tuple(part.theirs.split("/")[0] for part in _of(LAYOUTS["flax"][KINDS[cell]], "weight_ih"))
 
 
 def _inner(parameters: Any, there: str, gates: tuple[str, ...]) -> tuple[Any, str]:

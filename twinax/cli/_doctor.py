@@ -33,6 +33,7 @@ EXTRAS = {
     "gymnasium": ("gymnasium", "env=gymnasium"),
     "gymnax": ("gymnax", "env=gymnax"),
     "brax": ("brax", "env=brax"),
+    "flax": ("flax", "bridge.convert"),
     "ViennaRNA": ("rna", "env=rna"),
     "mujoco": ("mujoco", "walking robots"),
     "mujoco-mjx": ("mujoco", "robots on accelerators"),
