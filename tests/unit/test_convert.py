@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from twinax import bridge
-from twinax.bridge import _convert, _layouts
+from twinax.bridge.conversion import _convert, _layouts
 from twinax.errors import TwinaxError
 
 torch = pytest.importorskip("torch")

@@ -72,7 +72,7 @@ def test_a_rollout_that_reads_new_rows_alone_is_that_of_whole_observations(colum
     )
     np.testing.assert_array_equal(walks.actions, whole.actions)
     reader, plain = Reader.of(made.env, networks.policy), Reader(made.env, lambda seen: networks.policy(seen)[0])
-    memory = reader.start(made.env.reset(4))
+    memory = reader.start(made.env.reset(4), made.env.max_steps)
     for t in range(6):
         state = map_leaves(lambda x, t=t: x[t], walks.states)
         logits, memory = reader.step(memory, state, t)

@@ -1,13 +1,12 @@
 """Arrays, parameters, optimizer state and weight files between PyTorch, JAX and NumPy."""
 
 from twinax.bridge._arrays import host_array
-from twinax.bridge._conversion import Conversion, ForwardCheck, Moved
-from twinax.bridge._convert import convert
 from twinax.bridge._exchange import NarrowingWarning, to_jax, to_numpy, to_torch
 from twinax.bridge._flax import KeyReport, Match, load_flax
 from twinax.bridge._flax_files import read_flax
 from twinax.bridge._moments import load_moments_into_torch, moments_from_optax, moments_from_torch, optax_from_moments
 from twinax.bridge._sync import ParameterSync
+from twinax.bridge.conversion import Conversion, ForwardCheck, Moved, convert
 from twinax.bridge.weight_files import load_state_dict, load_weights, save_weights, state_dict
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax.bridge._layouts import LAYOUTS, Turn
+from twinax.bridge.conversion._layouts import LAYOUTS, Turn
 from twinax.networks import Conv1d, Conv2d, Embedding, GroupNorm, LayerNorm, Linear, TransformerEncoderLayer
 
 Names = Mapping[str, str | Sequence[str]]

@@ -12,7 +12,7 @@ import numpy as np
 
 from twinax.bridge._arrays import host_array
 from twinax.bridge._flax_layers import dotted, grouped, under
-from twinax.bridge._layouts import LAYOUTS, Layout, Part
+from twinax.bridge.conversion._layouts import LAYOUTS, Layout, Part
 from twinax.errors import TwinaxError
 from twinax.networks import GRU, LSTM, GRUCell, LSTMCell, MultiheadAttention
 

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from twinax.bridge._conversion import ForwardCheck
-from twinax.bridge._layers import IMAGES, Chain, Found, Library, Opened
+from twinax.bridge.conversion._conversion import ForwardCheck
+from twinax.bridge.conversion._layers import IMAGES, Chain, Found, Library, Opened
 from twinax.errors import TwinaxError
 
 ROWS = 3

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from twinax.bridge._layers import NORMS, Found
-from twinax.bridge._layouts import NEUTRAL, Arrays
+from twinax.bridge.conversion._layers import NORMS, Found
+from twinax.bridge.conversion._layouts import NEUTRAL, Arrays
 from twinax.errors import TwinaxError, UnknownName
 
 Pair = tuple[Found, Found]

@@ -10,7 +10,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax.bridge._arrays import host_array, is_array
-from twinax.bridge._layers import IMAGES, Opened
+from twinax.bridge.conversion._layers import IMAGES, Opened
 
 
 def cast(tree: Any, dtype: str) -> Any:

@@ -10,12 +10,12 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax.bridge._arrays import host_array
-from twinax.bridge._build_flax import flax_layer
-from twinax.bridge._flax_options import arguments, result, settings
-from twinax.bridge._inference import cast, first, last, places, same_numbers
-from twinax.bridge._layers import CELLS, Chain, Found, Opened, Plain, dotted, found, is_weight, kind_of
-from twinax.bridge._layouts import LAYOUTS
-from twinax.bridge._plain_layers import plain_function
+from twinax.bridge.conversion._build_flax import flax_layer
+from twinax.bridge.conversion._flax_options import arguments, result, settings
+from twinax.bridge.conversion._inference import cast, first, last, places, same_numbers
+from twinax.bridge.conversion._layers import CELLS, Chain, Found, Opened, Plain, dotted, found, is_weight, kind_of
+from twinax.bridge.conversion._layouts import LAYOUTS
+from twinax.bridge.conversion._plain_layers import plain_function
 from twinax.errors import TwinaxError
 
 NAMES = {"linear": "Dense", "embedding": "Embed", "attention": "MultiHeadDotProductAttention"}

@@ -13,10 +13,10 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax.bridge._arrays import host_array, is_array
-from twinax.bridge._build_equinox import equinox_layer
-from twinax.bridge._equinox_statistics import STATISTICS, statistics_of, with_statistics
-from twinax.bridge._inference import cast
-from twinax.bridge._layers import (
+from twinax.bridge.conversion._build_equinox import equinox_layer
+from twinax.bridge.conversion._equinox_statistics import STATISTICS, statistics_of, with_statistics
+from twinax.bridge.conversion._inference import cast
+from twinax.bridge.conversion._layers import (
     IMAGES,
     Chain,
     Found,
@@ -29,7 +29,7 @@ from twinax.bridge._layers import (
     is_weight,
     kind_of,
 )
-from twinax.bridge._plain_layers import plain_function
+from twinax.bridge.conversion._plain_layers import plain_function
 from twinax.bridge.weight_files import _filled
 from twinax.errors import TwinaxError
 from twinax.networks import GRU, LSTM, MLP, Ensemble

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twinax.bridge._flax_options import options
-from twinax.bridge._layers import CELLS, Found, Plain, normalised
-from twinax.bridge._plain_layers import FUNCTIONS, flatten_channels_first
+from twinax.bridge.conversion._flax_options import options
+from twinax.bridge.conversion._layers import CELLS, Found, Plain, normalised
+from twinax.bridge.conversion._plain_layers import FUNCTIONS, flatten_channels_first
 
 
 def nnx_layer(step: Found | Plain) -> Any:

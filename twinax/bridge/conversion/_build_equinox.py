@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax.bridge._layers import CELLS, IMAGES, Found, Plain, has, no_twin, normalised
-from twinax.bridge._plain_layers import FUNCTIONS
+from twinax.bridge.conversion._layers import CELLS, IMAGES, Found, Plain, has, no_twin, normalised
+from twinax.bridge.conversion._plain_layers import FUNCTIONS
 
 
 def equinox_layer(step: Found | Plain) -> Any:

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twinax.bridge import _layouts
-from twinax.bridge._flax_options import options
-from twinax.bridge._layers import CELLS, Found, Plain
-from twinax.bridge._layouts import LAYOUTS
-from twinax.bridge._plain_layers import FUNCTIONS, flatten_channels_first
+from twinax.bridge.conversion import _layouts
+from twinax.bridge.conversion._flax_options import options
+from twinax.bridge.conversion._layers import CELLS, Found, Plain
+from twinax.bridge.conversion._layouts import LAYOUTS
+from twinax.bridge.conversion._plain_layers import FUNCTIONS, flatten_channels_first
 
 STATISTICS = ("mean", "var")
 

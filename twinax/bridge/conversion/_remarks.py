@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from twinax.bridge._conversion import Moved
-from twinax.bridge._layers import IMAGES, Found, Library, Opened, Plain
-from twinax.bridge._layouts import Part, summed
-from twinax.bridge._pairing import Pair
-from twinax.bridge._turns import SAME
+from twinax.bridge.conversion._conversion import Moved
+from twinax.bridge.conversion._layers import IMAGES, Found, Library, Opened, Plain
+from twinax.bridge.conversion._layouts import Part, summed
+from twinax.bridge.conversion._pairing import Pair
+from twinax.bridge.conversion._turns import SAME
 
 EPSILON = {"torch": 1e-5, "flax": 1e-6, "nnx": 1e-6, "equinox": 1e-5}
 """What a norm adds to the variance if nothing is said; 1e-5 in every BatchNorm."""

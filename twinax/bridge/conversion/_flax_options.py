@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twinax.bridge._layers import CELLS, IMAGES, NORMS, Found, border, each_axis, has, no_twin, pairs
-from twinax.bridge._layouts import Arrays
+from twinax.bridge.conversion._layers import CELLS, IMAGES, NORMS, Found, border, each_axis, has, no_twin, pairs
+from twinax.bridge.conversion._layouts import Arrays
 from twinax.errors import TwinaxError
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from twinax.bridge._arrays import numpy_to_tensor
-from twinax.bridge._layers import CELLS, IMAGES, Chain, Found, Plain, has, no_twin, normalised, symmetric
-from twinax.bridge._plain_layers import plain_torch
+from twinax.bridge.conversion._layers import CELLS, IMAGES, Chain, Found, Plain, has, no_twin, normalised, symmetric
+from twinax.bridge.conversion._plain_layers import plain_torch
 
 
 def torch_modules(chain: Chain) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twinax.bridge._turns import (
+from twinax.bridge.conversion._turns import (
     BY_HEADS,
     COLUMN,
     FROM_HEADS,

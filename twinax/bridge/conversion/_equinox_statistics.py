@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from twinax.bridge._inference import same_numbers
+from twinax.bridge.conversion._inference import same_numbers
 
 STATISTICS = ("running_mean", "running_var")
 

@@ -11,8 +11,8 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax.bridge._arrays import host_array, is_module, numpy_to_tensor
-from twinax.bridge._build_torch import torch_modules
-from twinax.bridge._layers import (
+from twinax.bridge.conversion._build_torch import torch_modules
+from twinax.bridge.conversion._layers import (
     IMAGES,
     Chain,
     Found,
@@ -24,8 +24,8 @@ from twinax.bridge._layers import (
     found,
     kind_of,
 )
-from twinax.bridge._layouts import LAYOUTS
-from twinax.bridge._plain_layers import plain_module
+from twinax.bridge.conversion._layouts import LAYOUTS
+from twinax.bridge.conversion._plain_layers import plain_module
 from twinax.errors import TwinaxError
 
 STACKS = {"GRU": "gru_cell", "LSTM": "lstm_cell"}

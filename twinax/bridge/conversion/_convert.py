@@ -9,18 +9,18 @@ from typing import Any
 import jax.tree_util as jtu
 import numpy as np
 
-from twinax.bridge import _layouts
 from twinax.bridge._arrays import host_array
-from twinax.bridge._conversion import Conversion
-from twinax.bridge._forward import compared, made_inputs
-from twinax.bridge._layers import Found, Library, Opened
-from twinax.bridge._library_equinox import Equinox
-from twinax.bridge._library_flax import Flax
-from twinax.bridge._library_nnx import Nnx
-from twinax.bridge._library_torch import Torch
-from twinax.bridge._losses import losses
-from twinax.bridge._pairing import Pair, adapted, paired
-from twinax.bridge._remarks import notes, rows
+from twinax.bridge.conversion import _layouts
+from twinax.bridge.conversion._conversion import Conversion
+from twinax.bridge.conversion._forward import compared, made_inputs
+from twinax.bridge.conversion._layers import Found, Library, Opened
+from twinax.bridge.conversion._library_equinox import Equinox
+from twinax.bridge.conversion._library_flax import Flax
+from twinax.bridge.conversion._library_nnx import Nnx
+from twinax.bridge.conversion._library_torch import Torch
+from twinax.bridge.conversion._losses import losses
+from twinax.bridge.conversion._pairing import Pair, adapted, paired
+from twinax.bridge.conversion._remarks import notes, rows
 from twinax.errors import TwinaxError, UnknownName, require
 
 LIBRARIES: dict[str, Library] = {"torch": Torch(), "flax": Flax(), "nnx": Nnx(), "equinox": Equinox()}

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from twinax.bridge._layers import Plain
+from twinax.bridge.conversion._layers import Plain
 
 
 def flatten_channels_first(x: Any) -> Any:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from twinax.bridge._layers import Found
-from twinax.bridge._layouts import Arrays, summed
+from twinax.bridge.conversion._layers import Found
+from twinax.bridge.conversion._layouts import Arrays, summed
 from twinax.errors import TwinaxError
 
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import jax.numpy as jnp
 import numpy as np
 
-from twinax.bridge import _layouts
-from twinax.bridge._layouts import ARRAY, LAYOUTS, Arrays, Layout, Settings
+from twinax.bridge.conversion import _layouts
+from twinax.bridge.conversion._layouts import ARRAY, LAYOUTS, Arrays, Layout, Settings
 from twinax.errors import TwinaxError
 
 IMAGES = {"conv1d": 1, "conv2d": 2, "conv_transpose1d": 1, "conv_transpose2d": 2}
