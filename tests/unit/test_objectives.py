@@ -18,7 +18,7 @@ from twinax import ops
 from twinax.envs import GridReward, Hypergrid, enumerate_states
 from twinax.errors import TwinaxError, UnknownName
 from twinax.gflownet import Networks, backward_rollout, forward_rollout, objectives, problem, score
-from twinax.gflownet._scores import num_rows
+from twinax.gflownet._visited import num_rows
 from twinax.gflownet.objectives import OBJECTIVES, log_z_estimates, objective
 from twinax.problem import Terms
 

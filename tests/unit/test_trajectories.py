@@ -18,7 +18,7 @@ from twinax.envs import GridReward, Hypergrid, enumerate_states
 from twinax.errors import TwinaxError
 from twinax.gflownet import Exploration, Networks, backward_rollout, forward_rollout, score
 from twinax.gflownet._exploration import sample_actions, scheduled
-from twinax.gflownet._scores import num_rows, visit
+from twinax.gflownet._visited import num_rows, visit
 
 sys.path.insert(0, str(Path(__file__).parent))
 from slow_scores import replay, slow_scores

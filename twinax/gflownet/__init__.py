@@ -9,9 +9,10 @@ from twinax.gflownet._metrics import MetricOptions
 from twinax.gflownet._policy import Networks, Outputs, Policy, PolicyOptions
 from twinax.gflownet._problem import GFlowNet, problem
 from twinax.gflownet._replay import ReplayOptions
-from twinax.gflownet._scores import Scores, Visited, score, visit
+from twinax.gflownet._scores import Scores, score
 from twinax.gflownet._targets import TargetOptions
 from twinax.gflownet._trajectories import Trajectories, backward_rollout, forward_rollout
+from twinax.gflownet._visited import Visited, visit
 
 __all__ = [
     "EnergyOptions",

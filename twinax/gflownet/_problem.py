@@ -15,11 +15,9 @@ import numpy as np
 from twinax import ops
 from twinax.arguments import checked
 from twinax.envs import Enumeration, Environment, TooManyStates, enumerate_states
-from twinax.envs.checking import HIGHEST
-from twinax.errors import TwinaxError
 from twinax.gflownet import objectives
 from twinax.gflownet._backward_losses import backward_losses, held_still
-from twinax.gflownet._conditions import check_conditions, check_intrinsic, sound_states
+from twinax.gflownet._conditions import check_conditions, sound_states
 from twinax.gflownet._energy import EnergyOptions, contrast, energy_draws, energy_losses, held_energy
 from twinax.gflownet._exploration import Exploration, scheduled
 from twinax.gflownet._heads import by_head
@@ -28,13 +26,15 @@ from twinax.gflownet._judge import PICTURES, TITLES, Judging
 from twinax.gflownet._lessons import lesson, replay_draws
 from twinax.gflownet._local_search import LocalSearchOptions, local_search, search_draws
 from twinax.gflownet._metrics import MetricOptions, Samples
-from twinax.gflownet._policy import Networks, PolicyOptions, asks_of_ends, counts_paths, init_networks
+from twinax.gflownet._option_checks import check_options
+from twinax.gflownet._policy import Networks, PolicyOptions, asks_of_ends, init_networks
 from twinax.gflownet._reading import Reader, Recorder, can_record
 from twinax.gflownet._replay import Replay, ReplayOptions, first_replay
-from twinax.gflownet._scores import Scores, Visited, num_rows, score, visit
+from twinax.gflownet._scores import Scores, score
 from twinax.gflownet._targets import TargetOptions
 from twinax.gflownet._trajectories import Given, Trajectories, forward_rollout, joined, rollout_draws
 from twinax.gflownet._use import Using
+from twinax.gflownet._visited import Visited, num_rows, visit
 from twinax.networks import NetworkFactory
 from twinax.noise import Draw, below
 from twinax.optimizer import Optimizer
@@ -84,95 +84,7 @@ class GFlowNet(Problem):
     """How the reward is learned from data, where it is one that can be."""
 
     def __post_init__(self):
-        if self.batch_size < (0 if self.replay.file else 1):
-            raise TwinaxError(
-                f"the batch size is {self.batch_size}; it must be at least 1, or 0 with known objects in replay.file"
-            )
-        if self.replay.batch_size and self.finished > self.replay.size:
-            raise TwinaxError(
-                f"a step finishes {self.finished} objects, but replay.size={self.replay.size}; make it at least as "
-                "large"
-            )
-        if self.policy.backward == "tlm" and not self.batch_size:
-            raise TwinaxError(
-                "policy.backward=tlm learns from fresh trajectories, but the batch size is 0; make it at least 1, or "
-                "use policy.backward=learned"
-            )
-        if self.policy.keeps_actions:
-            self._check_kept()
-        name, needs = self.objective.name, self.objective.needs
-        if "log_pf_stop" in needs and not self.env.stops:
-            raise TwinaxError(f"{name} needs an environment in which every state can stop")
-        if self.replay.batch_size and self.policy.backward != "maxent" and counts_paths(self.env, self.replay.backward):
-            raise TwinaxError(
-                f"replay.backward=maxent needs log_paths_ratio, which {type(self.env).__name__} does not have; set "
-                "policy.backward=maxent as well, which learns the numbers of paths, or replay.backward=uniform"
-            )
-        if "log_z" in needs and not self.log_z:
-            raise TwinaxError(f"{name} needs log Z, but no parameter for it was given: log_z is empty")
-        if self.in_update < (least := self.objective.least_batch):
-            raise TwinaxError(
-                f"the batch size is {self.in_update}, but {name} compares trajectories of a batch with one another: "
-                f"make it at least {least}"
-            )
-        if self.objective.of_data and not self.replay.batch_size:
-            raise TwinaxError(
-                f"{name} imitates the objects that it is shown, and without a replay these are its own; give known "
-                "objects with replay.file and replay.batch_size, or the best of its own with replay.priority=rank"
-            )
-        if (self.targets.every or self.targets.rate) and not (
-            self.objective.reads_target or self.policy.backward == "tlm"
-        ):
-            raise TwinaxError(
-                f"targets.every and targets.rate keep target networks, but {name} does not read any; leave them out"
-            )
-        if self.exploration.intrinsic:
-            check_intrinsic(self.env, self.objective, self.exploration)
-        if self.objective.prior and self.replay.batch_size and self.replay.priority == "loss":
-            raise TwinaxError(
-                f"replay.priority=loss asks how far a trajectory is from log Z, but the log Z of {name} is that of a "
-                "prior; take another priority, such as rank"
-            )
-        if self.replay.file:
-            _ = self._first_replay  # a file that cannot be used is said before anything is made of it
-        if not all(np.abs(self.log_z) < HIGHEST):
-            raise TwinaxError(f"the initial log Z is {self.log_z}; every entry must be finite, and below {HIGHEST:g}")
-        self._check_energy()
-
-    def _check_kept(self) -> None:
-        """Where the backward policy learns from trajectories of the replay, there have to be some."""
-        if not self.replay.batch_size:
-            raise TwinaxError(
-                "policy.backward=pessimistic learns from trajectories of the replay, but replay.batch_size is 0; make "
-                "it at least 1, and draw good ones with replay.priority=reward, top or rank"
-            )
-        if self.replay.file:
-            raise TwinaxError(
-                f"policy.backward=pessimistic learns from trajectories, but replay.file={self.replay.file} has objects "
-                "alone; leave one of them out"
-            )
-        if self.replay.backward != "policy":
-            raise TwinaxError(
-                "policy.backward=pessimistic trains on the trajectories that the replay keeps, so nothing is left for "
-                f"replay.backward={self.replay.backward} to draw; leave it out"
-            )
-
-    def _check_energy(self) -> None:
-        """What is learned, and what is remembered of earlier rewards, have to fit together."""
-        if not self.learns_energy:
-            if self.energy != EnergyOptions():
-                raise TwinaxError(
-                    f"energy says how a reward is learned from data, but that of {self.env} is given; choose a reward "
-                    "that is learned, such as proxy=learned_couplings, or leave energy out"
-                )
-            return
-        if self.replay.batch_size:
-            raise TwinaxError(
-                f"replay.batch_size is {self.replay.batch_size}, but the reward is learned, and a replay remembers "
-                "what objects were worth before; set it to 0 (energy.retrace=true trains on trajectories to the data)"
-            )
-        if not self.batch_size:
-            raise TwinaxError("the batch size is 0, but a learned reward needs fresh trajectories; make it at least 1")
+        check_options(self)
 
     @property
     def learns_energy(self) -> bool:
@@ -235,7 +147,7 @@ class GFlowNet(Problem):
             targets=targets if fixed is None else {**(targets or {}), "novelty": fixed},
             carry=dataclasses.replace(
                 Samples.empty(self.env, self.metrics.fifo, self.finished),
-                replay=jtu.tree_map(np.copy, self._first_replay),
+                replay=jtu.tree_map(np.copy, self.first_replay),
             ),
             optimizer=self.optimizer.init(networks),
             step=np.zeros((), np.int32),
@@ -243,7 +155,8 @@ class GFlowNet(Problem):
         )
 
     @functools.cached_property
-    def _first_replay(self) -> Replay | None:
+    def first_replay(self) -> Replay | None:
+        """The replay before the first step, with the known objects of a file."""
         if not self.replay.batch_size:
             return None
         return first_replay(self.env, self.replay, self.policy.keeps_actions)
