@@ -52,7 +52,7 @@ class Known:
     """A policy whose backward logits are the logs of the numbers of paths to the parents."""
 
     def __init__(self, networks):
-        self.policy, self.log_z = self, networks.log_z
+        self.policy, self.log_z, self.energy = self, networks.log_z, networks.energy
         self.of = networks.policy
 
     def __call__(self, seen):
