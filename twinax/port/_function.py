@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from twinax.errors import TwinaxError, require
 from twinax.noise import key_draws
 from twinax.parity import Report
 from twinax.port._batches import flags_of
-from twinax.port._capture import Capture, capture
+from twinax.port._capture import Capture, capture, unbound
 from twinax.port._evaluate import evaluate
 from twinax.port._refusals import check_module
 from twinax.port._shapes import any_rows, as_tensors, flatten, more_rows, signature_of, unflatten
@@ -32,7 +33,8 @@ def function(
 ) -> Function:
     """What a `torch.nn.Module` computes, as a pure JAX function of its parameters and inputs, proven equal.
 
-    With `loss`, what `loss(module, *example)` computes. The example's arrays are tensors or NumPy arrays in any nesting
+    With `loss`, what `loss(module, *example)` computes; a method of a module (`policy.evaluate_actions`) instead of the
+    module is what that computes. The example's arrays are tensors or NumPy arrays in any nesting
     of tuples, lists and dicts; Python numbers in it stay as they are. Other shapes are captured when they are met.
     With `dynamic` one capture serves every size of the first axis, if all arrays have it and the graph allows it.
     The proof (`check`) compares values and gradients with PyTorch's in float64 and in the module's own precision.
@@ -53,9 +55,15 @@ class Function:
     def __init__(
         self, module: Any, example: tuple[Any, ...], loss: Callable[..., Any] | None = None, dynamic: bool = False
     ):
+        method = (
+            unbound(module, getattr(module, "__self__", None)) if loss is None and inspect.ismethod(module) else None
+        )
+        module = module if method is None else module.__self__
         check_module(module)
         self.module = module
         self.loss = loss
+        self.call = method if loss is None else unbound(loss, module)
+        """What is called with the module and the inputs; None for the module itself."""
         self.dynamic = dynamic
         """Whether a capture is to serve every size of the first axis; False once a graph has not allowed it."""
         self._captures: dict[Any, Capture] = {}
@@ -128,12 +136,12 @@ class Function:
         if signature not in self._captures:
             example = self.example if not self._captures else _like(self.example, inputs)
             if self.dynamic:
-                made = capture(self.module, more_rows(example), self.loss, any_rows(example))
+                made = capture(self.module, more_rows(example), self.call, any_rows(example))
                 if made.any_rows:
                     self._captures[signature_of(inputs, rows=False), flags] = made
                     return made
                 self.dynamic = False
-            self._captures[signature] = capture(self.module, example, self.loss)
+            self._captures[signature] = capture(self.module, example, self.call)
             if len(self._captures) == MANY:
                 _tell(self._captures)
         return self._captures[signature]

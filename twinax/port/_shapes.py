@@ -6,14 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from twinax.port._containers import open_up, unknown
+
 Signature = tuple[Any, ...]
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:
-    """Leaves and structure, as PyTorch sees them."""
+    """Leaves and structure, as PyTorch sees them; containers that it does not know are opened."""
     from torch.utils import _pytree
 
-    return _pytree.tree_flatten(tree)
+    leaves, structure = _pytree.tree_flatten(tree)
+    if odd := unknown(leaves):
+        open_up(odd[0])
+        return flatten(tree)
+    return leaves, structure
 
 
 def unflatten(leaves: Any, structure: Any) -> Any:
@@ -31,7 +37,7 @@ def as_tensors(tree: Any) -> Any:
 
     def one(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
-            return leaf.detach()
+            return leaf.clone() if leaf.is_inference() else leaf.detach()
         return (
             to_torch(leaf)
             if isinstance(leaf, (np.ndarray, np.generic)) or type(leaf).__module__.startswith("jax")
