@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,15 +27,15 @@ def small() -> torch.nn.Module:
 
 @dataclasses.dataclass
 class Rows:
-    x: torch.Tensor
-    y: torch.Tensor
+    x: Any
+    y: Any
     note: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FrozenRows:
-    x: torch.Tensor
-    y: torch.Tensor
+    x: Any
+    y: Any
 
 
 class Named(dict):
@@ -293,3 +294,18 @@ def test_hooks_that_run_forward_are_part_of_the_module():
     module[0].weight.register_hook(lambda gradient: gradient * 2)
     with pytest.raises(TwinaxError, match="the parameter '0.weight' has a hook on its gradient"):
         tx.port.function(module, X)
+
+
+def test_the_order_of_a_dictionary_is_that_of_the_first_one():
+    def loss(module, batch):
+        return ((module(batch["x"]) - batch["goal"]["y"]) ** 2).mean()
+
+    module, batch = small(), {"x": X, "goal": {"y": Y, "extra": X}}
+    function = tx.port.function(module, batch, loss=loss)
+    turned = {"goal": {"extra": X.numpy(), "y": Y.numpy()}, "x": X.numpy()}
+    np.testing.assert_allclose(function(function.params, turned), loss(module, batch).detach(), rtol=1e-6)
+    step = Step(module, loss, torch.optim.SGD(module.parameters(), 0.0), check=False)
+    assert step(batch) == step(dict(reversed(list(batch.items())))) and len(step._programs) == 1
+    with pytest.raises(TwinaxError, match="inputs are arranged as .*, but those of the example as") as found:
+        function(function.params, {"x": X.numpy()})
+    assert "\n" not in str(found.value)

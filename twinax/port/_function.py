@@ -18,7 +18,7 @@ from twinax.port._batches import flags_of
 from twinax.port._capture import Capture, capture, unbound
 from twinax.port._evaluate import evaluate
 from twinax.port._refusals import check_module
-from twinax.port._shapes import any_rows, as_tensors, flatten, more_rows, signature_of, unflatten
+from twinax.port._shapes import aligned, any_rows, as_tensors, flatten, more_rows, signature_of, unflatten
 
 MANY = 5
 """Captures from which on a person is told that shapes keep changing."""
@@ -101,6 +101,7 @@ class Function:
         draws: Mapping[str, Any] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
         """What the module returns, and its buffers afterwards."""
+        inputs = aligned(inputs, self.example)
         one = self.capture(inputs)
         program = one.program
         buffers = dict(self.buffers if buffers is None else buffers)
@@ -196,7 +197,8 @@ def _like(example: Any, inputs: Any) -> Any:
     leaves, structure = flatten(inputs)
     before, expected = flatten(example)
     if structure != expected:
-        raise TwinaxError(f"inputs are arranged as {structure}, but those of the example as {expected}")
+        shown, wanted = (" ".join(str(one).split()) for one in (structure, expected))
+        raise TwinaxError(f"inputs are arranged as {shown}, but those of the example as {wanted}")
 
     def one(leaf: Any, old: Any) -> Any:
         if not hasattr(leaf, "shape"):

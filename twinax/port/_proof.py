@@ -155,7 +155,8 @@ def _rows(
 ) -> Iterator[Row]:
     """Row by row; with PyTorch's answer in float64 (`exact`) these two are in the module's own precision."""
     names = output_names(function, len(theirs.outputs))
-    largest = max((np.abs(g[np.isfinite(g)]).max(initial=0.0) for g in theirs.gradients.values()), default=0.0)
+    sizes = (np.abs(g[np.isfinite(g)]).max(initial=0.0) for g in map(np.asarray, theirs.gradients.values()))
+    largest = max(map(float, sizes), default=0.0)
 
     def row(rung: str, name: str, theirs: Any, ours: Any, exact: Any, floor: float = 0.0) -> Row:
         if exact is None:

@@ -29,6 +29,15 @@ def unflatten(leaves: Any, structure: Any) -> Any:
     return _pytree.tree_unflatten(list(leaves), structure)
 
 
+def aligned(tree: Any, like: Any) -> Any:
+    """With dictionaries in the order of another tree's: JAX sorts their keys, and PyTorch minds."""
+    if type(tree) is dict and isinstance(like, dict) and set(tree) == set(like):
+        return {key: aligned(tree[key], like[key]) for key in like}
+    if type(tree) in (list, tuple) and type(like) is type(tree) and len(tree) == len(like):
+        return type(tree)(aligned(one, other) for one, other in zip(tree, like, strict=True))
+    return tree
+
+
 def as_tensors(tree: Any) -> Any:
     """A tree with tensors in place of arrays."""
     import torch

@@ -23,7 +23,7 @@ from twinax.port._function import Function
 from twinax.port._memory import Managed
 from twinax.port._profile import Profile, profile
 from twinax.port._refusals import check_module
-from twinax.port._shapes import signature_of, unflatten
+from twinax.port._shapes import aligned, signature_of, unflatten
 from twinax.port._updates import Target, Update, clipped, global_norm
 
 Info = dict[str, Any]
@@ -82,6 +82,7 @@ class Step:
         self._sync = ParameterSync({name: p for name, p in module.named_parameters() if name in self._moved})
         self._functions: list[Function | None] = [None] * len(self.updates)
         self._programs: dict[Any, Compiled] = {}
+        self._first: Any = None
         self.pull()
         for managed in self.managed:
             _serve(self, managed)
@@ -89,6 +90,8 @@ class Step:
     def __call__(self, batch: Any) -> Info:
         """One step; what the losses gave, by name, as numbers."""
         self._check_unchanged()
+        self._first = batch if self._first is None else self._first
+        batch = aligned(batch, self._first)
         active = tuple(k for k, update in enumerate(self.updates) if (self.steps + 1) % update.every == 0)
         following = tuple(k for k, target in enumerate(self.targets) if (self.steps + 1) % target.every == 0)
         arrays, rebuild = to_arrays(batch)
