@@ -53,6 +53,7 @@ WITH_SMALL_SIZES = {
     "report": [],
     "list": [],
     "doctor": ["--quick"],
+    "port": ["--turns", "2"],
 }
 """Commands that a marked block may run, and what is added at their end, where it wins."""
 

@@ -171,7 +171,7 @@ def test_the_proof_sees_what_a_capture_loses():
 
 
 def read_outside(module, x):
-    return module(x.data).sum()
+    return module(x).sum() * float(np.abs(x.numpy()).sum())
 
 
 def decided(module, x):
@@ -198,7 +198,7 @@ LONE = torch.zeros(1, requires_grad=True)
 @pytest.mark.parametrize(
     ("loss", "said"),
     [
-        (read_outside, r"read outside of PyTorch .* use .detach\(\)"),
+        (read_outside, r"read outside of PyTorch .* keep that part in PyTorch"),
         (decided, r"Python decides by a number inside a tensor.*test_port_function.py:\d+: return module"),
         (taken, r"a number is taken out of a tensor.*test_port_function.py:\d+: return module"),
         (written, r"the input x is written to in place.*x.clone\(\)"),

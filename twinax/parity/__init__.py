@@ -7,12 +7,13 @@
 from twinax.parity._check import check
 from twinax.parity._compare_losses import compare_losses
 from twinax.parity._counts import counts_of
-from twinax.parity._difference import difference
+from twinax.parity._difference import FLOOR, difference
 from twinax.parity._hints import Evidence, likely_cause
 from twinax.parity._precision import precision
 from twinax.parity._report import Different, Report, Row
 
 __all__ = [
+    "FLOOR",
     "Different",
     "Evidence",
     "Report",

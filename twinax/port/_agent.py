@@ -67,5 +67,6 @@ def _in_file(path: Path, attribute: str) -> Any:
         sys.path.insert(0, folder)  # its neighbours are imported as in a script
     spec.loader.exec_module(module)
     if not hasattr(module, attribute):
-        raise UnknownName(f"function in {path}", attribute, [key for key in vars(module) if not key.startswith("_")])
+        known = [name for name, x in vars(module).items() if callable(x) and not name.startswith("_")]
+        raise UnknownName(f"function in {path}", attribute, known)
     return getattr(module, attribute)

@@ -18,13 +18,15 @@ from twinax.port._lines import innermost_line, line_of_error
 from twinax.port._program import Dtype, Line, Node, Program, Ref
 from twinax.port._randomness import draw_of, draws
 from twinax.port._refusals import check_graph, explain
-from twinax.port._shapes import input_names
+from twinax.port._shapes import flatten, input_names
 
 KEPT = ("gru.input", "lstm.input", "rnn_tanh.input", "rnn_relu.input", "logsumexp.default")
 KEPT += ("softplus.default", "mish.default", "std.correction", "std_mean.correction")
 """Operators that are not taken apart: recurrent ones would be written out over time, others lose finite gradients."""
 IGNORED = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "implicit")
 """Options that say how an array lies in memory."""
+BACKWARD = "_engine_run_backward"
+"""What `backward` and `torch.autograd.grad` call."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,12 @@ class Capture:
 
 
 def capture(
-    module: Any, example: tuple[Any, ...], loss: Callable[..., Any] | None = None, dynamic: Any = None
+    module: Any, example: tuple[Any, ...], call: Callable[..., Any] | None = None, dynamic: Any = None
 ) -> Capture:
-    """What `module(*example)`, or `loss(module, *example)`, computes, as a program. The module stays as it is."""
+    """What `module(*example)`, or `call(module, *example)`, computes, as a program. The module stays as it is."""
     import torch
 
-    whole = wrapped(module, loss)
+    whole = wrapped(module, call)
     kept = {name: buffer.clone() for name, buffer in module.named_buffers()}
     try:
         with _capturing():
@@ -70,13 +72,18 @@ def capture(
             if buffer is not kept[name]:
                 with torch.no_grad():
                     buffer.copy_(kept[name])
-    names = input_names(example, module.forward if loss is None else loss, 0 if loss is None else 1)
+    names = input_names(example, module.forward if call is None else call, 0 if call is None else 1)
     check_graph(exported, names)
     program, shapes = _program(exported, first_names(module)), _result_shapes(exported)
     return Capture(program, exported, exported.call_spec.out_spec, names, shapes, dynamic and _is_dynamic(exported))
 
 
-def wrapped(module: Any, loss: Callable[..., Any] | None) -> Any:
+def unbound(call: Any, module: Any) -> Any:
+    """A method of the very module as a function that is given it."""
+    return call.__func__ if getattr(call, "__self__", None) is module else call
+
+
+def wrapped(module: Any, call: Callable[..., Any] | None) -> Any:
     """A module whose only child is the person's, so that names are those of its `state_dict`."""
     import torch
 
@@ -86,7 +93,9 @@ def wrapped(module: Any, loss: Callable[..., Any] | None) -> Any:
             self.module = module
 
         def forward(self, *given: Any) -> Any:
-            return self.module(*given) if loss is None else loss(self.module, *given)
+            result = self.module(*given) if call is None else call(self.module, *given)
+            flatten(result)  # opens containers that PyTorch does not know, or says so
+            return result
 
     return Whole().train(module.training) if not _mixed(module) else Whole()
 
@@ -106,7 +115,7 @@ def _capturing() -> Iterator[None]:
     from torch.fx.proxy import TracerBase
 
     distribution, name = torch.distributions.Distribution, "_filter_traceback_frames"
-    theirs = getattr(TracerBase, name)
+    theirs, backward = getattr(TracerBase, name), getattr(torch.autograd, BACKWARD)
 
     def own_frames(tracer: Any, summary: Any) -> Any:
         own = [frame for frame in summary if not blame.is_library_file(frame.filename)]
@@ -115,16 +124,27 @@ def _capturing() -> Iterator[None]:
     checked, logged = distribution._validate_args, logging.root.manager.disable
     distribution.set_default_validate_args(False)
     setattr(TracerBase, name, own_frames)
+    setattr(torch.autograd, BACKWARD, _differentiates)
+    data: Any = torch.Tensor.data
+    of_tensor: Any = torch.Tensor
+    of_tensor.data = property(lambda tensor: tensor.detach(), data.__set__)  # which a capture follows
     logging.disable(logging.CRITICAL)
     try:
         # PyTorch prints what it had of a graph when it gives up.
-        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()), torch.enable_grad():
             warnings.simplefilter("ignore")
-            yield
+            with torch.compiler.set_stance("force_eager"):  # what a person has compiled is captured as it was written
+                yield
     finally:
         distribution.set_default_validate_args(checked)
         setattr(TracerBase, name, theirs)
+        setattr(torch.autograd, BACKWARD, backward)
+        del of_tensor.data  # its own comes from the class below
         logging.disable(logged)
+
+
+def _differentiates(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("torch.autograd inside of what is captured")
 
 
 def first_names(module: Any) -> dict[str, str]:

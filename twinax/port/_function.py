@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,10 +15,10 @@ from twinax.errors import TwinaxError, require
 from twinax.noise import key_draws
 from twinax.parity import Report
 from twinax.port._batches import flags_of
-from twinax.port._capture import Capture, capture
+from twinax.port._capture import Capture, capture, unbound
 from twinax.port._evaluate import evaluate
 from twinax.port._refusals import check_module
-from twinax.port._shapes import any_rows, as_tensors, flatten, more_rows, signature_of, unflatten
+from twinax.port._shapes import aligned, any_rows, as_tensors, flatten, more_rows, signature_of, unflatten
 
 MANY = 5
 """Captures from which on a person is told that shapes keep changing."""
@@ -32,7 +33,8 @@ def function(
 ) -> Function:
     """What a `torch.nn.Module` computes, as a pure JAX function of its parameters and inputs, proven equal.
 
-    With `loss`, what `loss(module, *example)` computes. The example's arrays are tensors or NumPy arrays in any nesting
+    With `loss`, what `loss(module, *example)` computes; a method of a module (`policy.evaluate_actions`) instead of the
+    module is what that computes. The example's arrays are tensors or NumPy arrays in any nesting
     of tuples, lists and dicts; Python numbers in it stay as they are. Other shapes are captured when they are met.
     With `dynamic` one capture serves every size of the first axis, if all arrays have it and the graph allows it.
     The proof (`check`) compares values and gradients with PyTorch's in float64 and in the module's own precision.
@@ -53,9 +55,15 @@ class Function:
     def __init__(
         self, module: Any, example: tuple[Any, ...], loss: Callable[..., Any] | None = None, dynamic: bool = False
     ):
+        method = (
+            unbound(module, getattr(module, "__self__", None)) if loss is None and inspect.ismethod(module) else None
+        )
+        module = module if method is None else module.__self__
         check_module(module)
         self.module = module
         self.loss = loss
+        self.call = method if loss is None else unbound(loss, module)
+        """What is called with the module and the inputs; None for the module itself."""
         self.dynamic = dynamic
         """Whether a capture is to serve every size of the first axis; False once a graph has not allowed it."""
         self._captures: dict[Any, Capture] = {}
@@ -93,6 +101,7 @@ class Function:
         draws: Mapping[str, Any] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
         """What the module returns, and its buffers afterwards."""
+        inputs = aligned(inputs, self.example)
         one = self.capture(inputs)
         program = one.program
         buffers = dict(self.buffers if buffers is None else buffers)
@@ -128,12 +137,12 @@ class Function:
         if signature not in self._captures:
             example = self.example if not self._captures else _like(self.example, inputs)
             if self.dynamic:
-                made = capture(self.module, more_rows(example), self.loss, any_rows(example))
+                made = capture(self.module, more_rows(example), self.call, any_rows(example))
                 if made.any_rows:
                     self._captures[signature_of(inputs, rows=False), flags] = made
                     return made
                 self.dynamic = False
-            self._captures[signature] = capture(self.module, example, self.loss)
+            self._captures[signature] = capture(self.module, example, self.call)
             if len(self._captures) == MANY:
                 _tell(self._captures)
         return self._captures[signature]
@@ -188,7 +197,8 @@ def _like(example: Any, inputs: Any) -> Any:
     leaves, structure = flatten(inputs)
     before, expected = flatten(example)
     if structure != expected:
-        raise TwinaxError(f"inputs are arranged as {structure}, but those of the example as {expected}")
+        shown, wanted = (" ".join(str(one).split()) for one in (structure, expected))
+        raise TwinaxError(f"inputs are arranged as {shown}, but those of the example as {wanted}")
 
     def one(leaf: Any, old: Any) -> Any:
         if not hasattr(leaf, "shape"):

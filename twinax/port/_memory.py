@@ -39,6 +39,13 @@ class Managed:
         self._rules: dict[Any, Rule] = {}
         self.pull()
 
+    def check_groups(self) -> None:
+        """Refuse parameters that the optimizer has been given since."""
+        if sum(len(group["params"]) for group in self.optimizer.param_groups) != len(self.parameters):
+            raise TwinaxError(
+                "the optimizer has other parameters than when the step was made (add_param_group); make a new step"
+            )
+
     def group(self, name: str) -> dict[str, Any]:
         """The settings of now for a parameter."""
         return self.optimizer.param_groups[self._groups[name]]

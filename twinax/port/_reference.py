@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from twinax.errors import TwinaxError
 from twinax.port._capture import Capture, wrapped
+from twinax.port._evaluate import ASSERTIONS
 from twinax.port._shapes import flatten
 from twinax.port._table import OPERATORS
 
@@ -31,19 +31,21 @@ class Answer:
 
 
 def own_answer(function: Any, inputs: Any, weights: Weights | None, wide: bool) -> Answer:
-    """What the person's module or loss says, on a copy of it."""
+    """What the person's module or loss says; the module is then as it was."""
     import torch
 
-    module = _copied(function.module)
-    with _doubles() if wide else contextlib.nullcontext():
-        module = module.double() if wide else module
-        whole = wrapped(module, function.loss)
-        leaves, structure = _leaves(inputs, wide)
-        result = whole(*structure(leaves))
+    module = function.module
+    leaves, structure = _leaves(inputs, wide)
+    parameters = {name: _leaf(p, wide, p.requires_grad) for name, p in module.named_parameters()}
+    held = {f"module.{name}": p for name, p in parameters.items()}
+    held |= {f"module.{name}": _leaf(b, wide, False) for name, b in module.named_buffers()}
+    with _as_it_was(module), torch.enable_grad(), _doubles() if wide else contextlib.nullcontext():
+        # In the very module, so that code which reaches it another way (agent.policy) sees the same numbers.
+        result = torch.func.functional_call(wrapped(module, function.call), held, structure(leaves))
         outputs, _ = flatten(result)
-        parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        gradients = _gradients(outputs, weights, {**parameters, **dict(leaves)})
-        buffers = {name: _plain(buffer) for name, buffer in module.named_buffers()}
+        trained = {name: p for name, p in parameters.items() if p.requires_grad}
+        gradients = _gradients(outputs, weights, {**trained, **dict(leaves)})
+    buffers = {name: _plain(held[f"module.{name}"]) for name, _ in module.named_buffers()}
     return Answer([_plain(x) for x in outputs if isinstance(x, torch.Tensor)], buffers, gradients)
 
 
@@ -61,7 +63,7 @@ def graph_answer(
     import torch
 
     program = capture.program
-    with _doubles() if wide else contextlib.nullcontext():
+    with torch.enable_grad(), _doubles() if wide else contextlib.nullcontext():
         leaves, _ = _leaves(inputs, wide)
         parameters = {name: _leaf(p, wide, p.requires_grad) for name, p in function.module.named_parameters()}
         buffers = {name: _leaf(b, wide, False) for name, b in function.module.named_buffers()}
@@ -127,14 +129,21 @@ def _gradients(outputs: list[Any], weights: Weights | None, by: Mapping[str, Any
     }
 
 
-def _copied(module: Any) -> Any:
+@contextlib.contextmanager
+def _as_it_was(module: Any) -> Iterator[None]:
+    """Inside, a module may keep what it likes in its attributes; afterwards it has what it had."""
+    kept = [(one, {name: _kept(name, x) for name, x in vars(one).items()}) for one in module.modules()]
     try:
-        return copy.deepcopy(module)
-    except RuntimeError as error:
-        raise TwinaxError(
-            f"the module cannot be copied for the proof ({' '.join(str(error).split())[:200]}); tensors that it keeps "
-            "between calls should be detached, or give check=False"
-        ) from error
+        yield
+    finally:
+        for one, attributes in kept:
+            vars(one).clear()
+            vars(one).update(attributes)
+
+
+def _kept(name: str, value: Any) -> Any:
+    own = name not in ("_parameters", "_buffers", "_modules")  # which are put back by whoever replaced what is in them
+    return copy.copy(value) if own and type(value) in (list, dict, set) else value
 
 
 def _leaves(inputs: Any, wide: bool) -> tuple[list[tuple[str, Any]], Any]:
@@ -161,20 +170,32 @@ def _leaf(value: Any, wide: bool, differentiated: bool) -> Any:
 def _plain(value: Any) -> Any:
     from twinax.bridge import to_numpy
 
-    return np.array(to_numpy(value.detach())) if hasattr(value, "detach") else value
+    if not hasattr(value, "detach"):
+        return value
+    value = value.detach()
+    return np.array(to_numpy(value.to_dense() if value.is_sparse else value))  # as an embedding's gradient may be
 
 
 @contextlib.contextmanager
 def _doubles() -> Iterator[None]:
-    """Inside, PyTorch makes doubles wherever code asks for narrower floats."""
+    """Inside, PyTorch makes doubles wherever code asks for narrower floats, also of tensors that are no parameters."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     narrow = (torch.float32, torch.float16, torch.bfloat16)
 
+    def widened(x: Any) -> Any:
+        if isinstance(x, torch.Tensor):
+            return x.double() if x.dtype in narrow else x
+        return type(x)(map(widened, x)) if type(x) in (list, tuple) else x
+
     class Doubles(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            kwargs = {k: torch.float64 if v in narrow else v for k, v in (kwargs or {}).items()}
+            kwargs = {
+                k: torch.float64 if isinstance(v, torch.dtype) and v in narrow else v for k, v in (kwargs or {}).items()
+            }
+            if all(one.alias_info is None for one in func._schema.returns):  # else it must share what it is given
+                args, kwargs = widened(args), {k: widened(v) for k, v in kwargs.items()}
             return func(*args, **kwargs)
 
     before = torch.get_default_dtype()
@@ -191,6 +212,8 @@ def _interpreter(graph: Any, draws: Mapping[str, Any], watch: Any) -> Any:
 
     class Interpreter(torch.fx.Interpreter):
         def run_node(self, node: Any) -> Any:
+            if str(node.target) in ASSERTIONS:  # such as that something is float32, which is a double here
+                return None
             value = self._value(node)
             if watch is not None and node.op == "call_function":
                 arguments, options = self.fetch_args_kwargs_from_env(node)
@@ -202,6 +225,8 @@ def _interpreter(graph: Any, draws: Mapping[str, Any], watch: Any) -> Any:
                 return super().run_node(node)
             arguments, options = self.fetch_args_kwargs_from_env(node)
             options = {k: v for k, v in options.items() if k == "dtype"}
-            return OPERATORS[str(node.target)].function(*arguments, draw=draws[node.name], **options)
+            made = OPERATORS[str(node.target)].function(*arguments, draw=draws[node.name], **options)
+            kind = getattr(node.meta["val"], "dtype", None)
+            return made if kind is None or kind.is_floating_point else made.to(kind)
 
     return Interpreter(graph)

@@ -14,6 +14,16 @@ from twinax.port._table import LEFT_OUT, OPERATORS
 
 CAUSES = (
     (
+        r"torch\.autograd inside|functorch tensor|has no attribute 'constant'",
+        "it differentiates by itself (backward, torch.autograd.grad, torch.func.grad), which cannot be captured; give "
+        "the loss alone, or port what is differentiated and use jax.grad on that",
+    ),
+    (
+        r"argument 'size' failed to unpack",
+        "a size is a number inside a tensor, as lengths are for pack_padded_sequence; give whole sequences and a mask, "
+        "and sizes as Python numbers",
+    ),
+    (
         r"GuardOnDataDependent|data-dependent|Could not guard|unbacked|cond predicate|vmap over calling '?item",
         "Python decides by a number inside a tensor, which a compiled function cannot; choose with torch.where or a "
         "mask, or keep that part in PyTorch and give its result as an input",
@@ -51,12 +61,17 @@ def check_module(module: Any) -> None:
     import torch
 
     if not isinstance(module, torch.nn.Module):
-        raise TwinaxError(f"a torch.nn.Module is ported, but this is a {type(module).__name__}")
+        raise TwinaxError(
+            f"a torch.nn.Module is ported, but this is a {type(module).__name__}; give its networks in one module, "
+            "such as a torch.nn.ModuleDict"
+        )
     for name, one in module.named_modules():
         where = f"'{name}' is" if name else "this is"
         kind = type(one).__name__
         if isinstance(one, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
             raise TwinaxError(f"{where} a {kind}, which shares work out itself; give the module inside it, .module")
+        if type(one).__module__.startswith(("torch.ao.nn.quantized", "torch.ao.nn.intrinsic")):
+            raise TwinaxError(f"{where} a {kind}, which computes in quantized integers; give the module before that")
         if isinstance(one, torch.jit.ScriptModule):
             raise TwinaxError(f"{where} a {kind}, whose code is no longer Python; give the module that it was made of")
         if one._backward_hooks or one._backward_pre_hooks:
@@ -65,6 +80,10 @@ def check_module(module: Any) -> None:
                 "put what it does into the loss"
             )
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if torch.nn.parameter.is_lazy(tensor):
+            raise TwinaxError(f"'{name}' has no shape yet, as in lazy layers; call the module once before it is ported")
+        if tensor.is_inference():
+            raise TwinaxError(f"'{name}' was made inside torch.inference_mode, so nothing trains it; make it outside")
         if tensor.device.type != "cpu":
             raise TwinaxError(f"'{name}' is on device {tensor.device}; move the module to the CPU with module.cpu()")
         if tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None):

@@ -6,14 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from twinax.port._containers import open_up, unknown
+
 Signature = tuple[Any, ...]
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:
-    """Leaves and structure, as PyTorch sees them."""
+    """Leaves and structure, as PyTorch sees them; containers that it does not know are opened."""
     from torch.utils import _pytree
 
-    return _pytree.tree_flatten(tree)
+    leaves, structure = _pytree.tree_flatten(tree)
+    if odd := unknown(leaves):
+        open_up(odd[0])
+        return flatten(tree)
+    return leaves, structure
 
 
 def unflatten(leaves: Any, structure: Any) -> Any:
@@ -21,6 +27,15 @@ def unflatten(leaves: Any, structure: Any) -> Any:
     from torch.utils import _pytree
 
     return _pytree.tree_unflatten(list(leaves), structure)
+
+
+def aligned(tree: Any, like: Any) -> Any:
+    """With dictionaries in the order of another tree's: JAX sorts their keys, and PyTorch minds."""
+    if type(tree) is dict and isinstance(like, dict) and set(tree) == set(like):
+        return {key: aligned(tree[key], like[key]) for key in like}
+    if type(tree) in (list, tuple) and type(like) is type(tree) and len(tree) == len(like):
+        return type(tree)(aligned(one, other) for one, other in zip(tree, like, strict=True))
+    return tree
 
 
 def as_tensors(tree: Any) -> Any:
@@ -31,7 +46,7 @@ def as_tensors(tree: Any) -> Any:
 
     def one(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
-            return leaf.detach()
+            return leaf.clone() if leaf.is_inference() else leaf.detach()
         return (
             to_torch(leaf)
             if isinstance(leaf, (np.ndarray, np.generic)) or type(leaf).__module__.startswith("jax")

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.tree_util as jtu
 import numpy as np
 
 from twinax.bridge import ParameterSync, to_jax, to_torch
 from twinax.errors import TwinaxError, require
 from twinax.noise import key_draws
 from twinax.port._batches import flags_of, to_arrays
-from twinax.port._capture import Capture
+from twinax.port._capture import Capture, unbound
 from twinax.port._evaluate import evaluate
 from twinax.port._function import Function
 from twinax.port._memory import Managed
 from twinax.port._profile import Profile, profile
 from twinax.port._refusals import check_module
-from twinax.port._shapes import signature_of, unflatten
+from twinax.port._shapes import aligned, signature_of, unflatten
 from twinax.port._updates import Target, Update, clipped, global_norm
 
 Info = dict[str, Any]
@@ -69,7 +70,8 @@ class Step:
         check_module(module)
         _check_precision(module)
         self.module = module
-        self.updates = self.updates_of(loss, optimizer, clip_norm, clip_value)
+        updates = self.updates_of(loss, optimizer, clip_norm, clip_value)
+        self.updates = tuple(replace(one, loss=unbound(one.loss, module)) for one in updates)
         self.targets = tuple(targets)
         self.seed = seed
         self.check = check
@@ -80,6 +82,7 @@ class Step:
         self._sync = ParameterSync({name: p for name, p in module.named_parameters() if name in self._moved})
         self._functions: list[Function | None] = [None] * len(self.updates)
         self._programs: dict[Any, Compiled] = {}
+        self._first: Any = None
         self.pull()
         for managed in self.managed:
             _serve(self, managed)
@@ -87,6 +90,8 @@ class Step:
     def __call__(self, batch: Any) -> Info:
         """One step; what the losses gave, by name, as numbers."""
         self._check_unchanged()
+        self._first = batch if self._first is None else self._first
+        batch = aligned(batch, self._first)
         active = tuple(k for k, update in enumerate(self.updates) if (self.steps + 1) % update.every == 0)
         following = tuple(k for k, target in enumerate(self.targets) if (self.steps + 1) % target.every == 0)
         arrays, rebuild = to_arrays(batch)
@@ -163,6 +168,7 @@ class Step:
 
     def _remember_versions(self) -> None:
         self._versions = {name: (id(p), p._version) for name, p in self.module.named_parameters()}
+        self._buffer_versions = _versions_of_buffers(self.module)
 
     def _check_unchanged(self) -> None:
         for name, p in self.module.named_parameters():
@@ -171,6 +177,10 @@ class Step:
                     f"the module's parameter '{name}' was changed outside of the step; call step.pull() to go on from "
                     "the module's numbers, or step.push() to put the step's back"
                 )
+        for managed in self.managed:
+            managed.check_groups()
+        if self._buffer_versions != _versions_of_buffers(self.module):  # as sampling in training changes statistics
+            self._state["buffers"] = {name: _taken(b) for name, b in self.module.named_buffers()}
 
     def copied(self) -> Any:
         """All that a step changes, as a copy for `restore`."""
@@ -270,7 +280,7 @@ class Step:
                 for name, source in followers.items():
                     old, new = parameters[name], parameters[source]
                     parameters[name] = new if target.tau == 1 else old + target.tau * (new - old)
-            scalars = {name: x for name, x in shown.items() if jnp.ndim(x) == 0}
+            scalars = {name: jnp.asarray(x) for name, x in shown.items() if jtu.all_leaves([x]) and jnp.ndim(x) == 0}
             fine = jnp.isfinite(jnp.stack(guarded)).all()
             made = {"parameters": parameters, "buffers": buffers, "memory": memory}
             kept = jax.tree.map(lambda new, old: new if new is old else jnp.where(fine, new, old), made, state)
@@ -350,6 +360,11 @@ def _check_precision(module: Any) -> None:
             )
 
 
+def _versions_of_buffers(module: Any) -> list[Any]:
+    """Of running statistics only the count of batches has one, but it is there."""
+    return [(id(b), b._version) for b in module.buffers()]
+
+
 def _taken(tensor: Any) -> Any:
     return jnp.array(to_jax(tensor.detach(), narrow="allow"))
 
@@ -376,10 +391,19 @@ def _serve(step: Step, managed: Managed) -> None:
 
 
 def _check_scalar(update: Update, capture: Capture) -> None:
-    shape = capture.shapes[0] if capture.shapes else None
-    if shape is None or int(np.prod(shape)) != 1:
+    shape, whole = capture.shapes[0] if capture.shapes else None, capture.outputs
+    parts = whole.children() if whole.type is tuple else [whole]
+    fits = parts[0].is_leaf() and (len(parts) == 1 or (len(parts) == 2 and issubclass(parts[1].type or int, Mapping)))
+    if not fits:
+        given = "a tuple" if whole.type is tuple else f"a {whole.type.__name__}"
+    elif shape is None:
+        given = "no tensor"
+    elif int(np.prod(shape)) != 1:
+        given = f"a tensor of shape {tuple(shape)}"
+    else:
+        given = next((f"the text '{x}'" for x in capture.program.results if isinstance(x, str)), None)
+    if given is not None:
         raise TwinaxError(
-            f"the loss '{update.title}' gives "
-            + (f"a tensor of shape {tuple(shape)}" if shape is not None else "no tensor")
-            + "; it must be a scalar, such as its mean, or a scalar and a dict"
+            f"the loss '{update.title}' gives {given}; it must be a scalar, such as its mean, or a scalar and a dict "
+            "of tensors to look at"
         )

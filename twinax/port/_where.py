@@ -9,12 +9,14 @@ import jax
 import numpy as np
 
 from twinax.bridge import to_jax
+from twinax.errors import TwinaxError
 from twinax.parity import difference, precision
 from twinax.port._capture import Capture
 from twinax.port._evaluate import run_node
 from twinax.port._program import Node
 from twinax.port._reference import graph_answer
 from twinax.port._refusals import at
+from twinax.port._shapes import flatten
 
 
 def first_difference(function: Any, capture: Capture, trial: Any, tolerance: float) -> str | None:
@@ -39,6 +41,51 @@ def first_difference(function: Any, capture: Capture, trial: Any, tolerance: flo
     return found[0] if found else None
 
 
+def comparable(theirs: Any, ours: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Both as doubles, complex numbers in two halves, with 0 where neither side has a number: there they agree."""
+    a, b = (_doubles(x) for x in (theirs, ours))
+    if a.shape == b.shape:
+        neither = np.isnan(a) & np.isnan(b)
+        a, b = np.where(neither, 0.0, a), np.where(neither, 0.0, b)
+    return a, b
+
+
+def _doubles(array: Any) -> np.ndarray:
+    array = np.asarray(array)
+    return np.stack([array.real, array.imag]) if array.dtype.kind == "c" else array.astype(np.float64)
+
+
+def check_numbers(function: Any, capture: Capture, trial: Any, theirs: Any) -> None:
+    """Refuse a module or a loss that is not a number in PyTorch already: nothing can be compared."""
+    first = np.asarray(theirs.outputs[0]) if theirs.outputs else np.zeros(())
+    wrong = [name for name, g in theirs.gradients.items() if np.isnan(g).any() and not name.startswith("input ")]
+    if first.dtype.kind != "f" or not (np.isnan(first).any() or wrong):
+        return
+    what = "the result" if np.isnan(first).any() else f"the gradient of '{wrong[0]}'"
+    raise TwinaxError(
+        f"{what} is not a number in PyTorch itself{_not_a_number(function, capture, trial)}; mend that first, or give "
+        "another example"
+    )
+
+
+def _not_a_number(function: Any, capture: Capture, trial: Any) -> str:
+    """A clause on what is not a number first: a parameter, an input, or what an operator makes."""
+    leaves = zip(capture.names, flatten(trial.inputs)[0], strict=True)
+    for name, x in [*function.module.named_parameters(), *function.module.named_buffers(), *leaves]:
+        if hasattr(x, "isnan") and x.detach().isnan().any():
+            return f", as {name} has such entries"
+    nodes = {node.name: node for node in capture.program.nodes}
+    found: list[str] = []
+
+    def watch(name: str, arguments: Any, options: Any, value: Any) -> None:
+        node = nodes.get(name)
+        if not found and node is not None and hasattr(value, "isnan") and value.isnan().any():
+            found.append(f", from {node.operator}{at(node.line)}")
+
+    graph_answer(capture, function, trial.inputs, None, trial.draws, True, watch)
+    return found[0] if found else ""
+
+
 def _compare(node: Node, arguments: Any, value: Any, draw: Any, tolerance: float) -> str | None:
     tensors = _tensors(arguments)
     options = _options(node)
@@ -56,7 +103,7 @@ def _compare(node: Node, arguments: Any, value: Any, draw: Any, tolerance: float
         if clause := _told(a, b, tolerance, ""):
             return clause
     floats = [k for k, x in enumerate(tensors) if x.is_floating_point()]
-    outputs = [k for k, x in enumerate(theirs) if getattr(x, "requires_grad", False)]
+    outputs = [k for k, x in enumerate(theirs) if getattr(x, "requires_grad", False) and x.is_floating_point()]
     if not floats or not outputs:
         return None
     return _compare_gradients(node, tensors, floats, theirs, outputs, ours, arrays, tolerance)
@@ -89,7 +136,7 @@ def _compare_gradients(
 def _told(theirs: Any, ours: Any, tolerance: float, what: str) -> str | None:
     if not hasattr(theirs, "detach"):
         return None
-    a, b = np.asarray(theirs.detach().numpy(), np.float64), np.asarray(ours, np.float64)
+    a, b = comparable(theirs.detach().numpy(), ours)
     row = difference("values", "", "jax", "torch", b, a, tolerance)
     if row.ok:
         return None

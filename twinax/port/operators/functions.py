@@ -120,7 +120,7 @@ def neg(x):
 
 @operator("aten.abs.default")
 def absolute(x):
-    return ops.abs(x)
+    return jnp.abs(x) if jnp.iscomplexobj(x) else ops.abs(x)
 
 
 @operator("aten.sign.default", "aten.sgn.default")

@@ -407,7 +407,8 @@ leave_out(
     "aten.unique_dim.default",
 )
 leave_out(
-    "a number is taken out of a tensor (.item(), float()), which a compiled function cannot; compute with the tensor",
+    "a number is taken out of a tensor (.item(), float()), which a compiled function cannot; compute with the tensor, "
+    "and return it in the loss's dict if it is to be looked at",
     "aten._local_scalar_dense.default",
 )
 leave_out(
