@@ -35,7 +35,7 @@ def own_answer(function: Any, inputs: Any, weights: Weights | None, wide: bool) 
     import torch
 
     module = _copied(function.module)
-    with _doubles() if wide else contextlib.nullcontext():
+    with as_doubles() if wide else contextlib.nullcontext():
         module = module.double() if wide else module
         whole = wrapped(module, function.loss)
         leaves, structure = _leaves(inputs, wide)
@@ -61,7 +61,7 @@ def graph_answer(
     import torch
 
     program = capture.program
-    with _doubles() if wide else contextlib.nullcontext():
+    with as_doubles() if wide else contextlib.nullcontext():
         leaves, _ = _leaves(inputs, wide)
         parameters = {name: _leaf(p, wide, p.requires_grad) for name, p in function.module.named_parameters()}
         buffers = {name: _leaf(b, wide, False) for name, b in function.module.named_buffers()}
@@ -165,7 +165,7 @@ def _plain(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _doubles() -> Iterator[None]:
+def as_doubles() -> Iterator[None]:
     """Inside, PyTorch makes doubles wherever code asks for narrower floats."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
