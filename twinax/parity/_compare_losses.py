@@ -37,8 +37,8 @@ def compare_losses(
     `twinax.Terms`, whose parts are then checked to add up to it. `networks` and
     `batch` are trees of arrays of any framework; each loss receives copies in its own. A `torch.nn.Module` stands for
     the dict of its parameters by name (as `torch.func.functional_call` takes it). Masks are boolean arrays, True
-    where an entry counts. With `common_terms`, a term that only one side returns is no difference, and still helps to find
-    the cause of one. JAX's 64-bit setting is left as it was.
+    where an entry counts. With `common_terms`, a term that only one side returns is no difference, and still helps to
+    find the cause of one. JAX's 64-bit setting is left as it was.
 
     >>> report = compare_losses(loss_torch, loss_jax, {"weight": w}, {"x": x, "mask": mask})  # doctest: +SKIP
     >>> print(report.first_difference, report.hint)  # doctest: +SKIP

@@ -6,6 +6,8 @@
 """
 
 from twinax.port._agent import Agent, make_agent, named_function
+from twinax.port._audit import audit
+from twinax.port._defaults import Default
 from twinax.port._function import Function, function
 from twinax.port._indices import checked_indices
 from twinax.port._module import module
@@ -20,6 +22,7 @@ from twinax.port._updates import Target, Update
 
 __all__ = [
     "Agent",
+    "Default",
     "Function",
     "Profile",
     "Record",
@@ -28,6 +31,7 @@ __all__ = [
     "Step",
     "Target",
     "Update",
+    "audit",
     "checked_indices",
     "function",
     "make_agent",

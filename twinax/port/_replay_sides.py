@@ -243,6 +243,10 @@ class JaxSide:
         ]
         self.memory = [{} if one is None else one.memory for one in self.managed]
 
+    def numbers(self) -> dict[str, np.ndarray]:
+        """The parameters."""
+        return {name: np.asarray(x) for name, x in self.parameters.items()}
+
     def capture(self, k: int, batch: Batch) -> Capture | None:
         """The captured loss of an update; None where one was written by hand."""
         if self._against[k] is not None:
