@@ -103,12 +103,11 @@ def _audit(name: str, arguments: Namespace) -> int:
 
     agent = port.make_agent(name)
     rows = port.audit(agent)
-    console.table(
-        f"{len(rows)} defaults differ",
-        ("where", "setting", "in PyTorch", "library", "its default", "effect", "write"),
-        [(row.where, row.setting, row.here, row.library, row.default, row.effect, row.instead) for row in rows],
-        numbers_from=9,
-    )
+    for row in rows:
+        print(f"{row.setting} ({row.where})")
+        said = {"in PyTorch": row.here, row.library: f"{row.default}: {row.effect}", "write": row.instead}
+        console.facts({f"  {name}": text for name, text in said.items()})
+    console.facts({"settings that differ": len(rows)})
     if arguments.json:
         Path(arguments.json).write_text(json.dumps([asdict(row) for row in rows], indent=1), encoding="utf-8")
         console.facts({"written": arguments.json})

@@ -64,13 +64,14 @@ class Played:
         """Take over what is recorded; parameters are first compared, if the step before was played."""
         arrays = self.record.arrays(line)
         if line.start:
-            if before and before == line.step - 1 and not self._compare_parameters(before, arrays):
+            if before and line.follows and not self._compare_parameters(before, arrays):
                 return False
             self.torch.load(arrays, ("parameters",))
             self.torch.load_memory(arrays["memory"])
             self.jax.load(self.torch)
-            self._began, self._noise = self.torch.numbers(), set()
-        elif before != line.step - 1:
+            self._began = self.torch.numbers() if self.record.header.optimizers else {}
+            self._noise = set()
+        elif not line.follows or not before:
             raise TwinaxError(f"step {line.step} of the record follows none that was recorded, and has no parameters")
         self.torch.load(arrays, ("buffers",))
         buffers = self.torch.buffers()

@@ -44,6 +44,8 @@ class Recorded:
     """Learning rates of the optimizer's groups."""
     start: bool = False
     """Whether a replay may begin here: parameters, buffers and the optimizers' memory are in the file."""
+    follows: bool = False
+    """Whether training went on to it from the recorded step before, so that these parameters are those after that."""
     end: bool = False
     """Whether this line only has the parameters after a step."""
     seed: int | None = None

@@ -69,7 +69,7 @@ class Recorder:
         self._pending: dict[str, Recorded] = {}
         self._in_step: list[str] = []
         self._batch: tuple[Any, Recorded] | None = None
-        self._chosen = self._start = False
+        self._chosen = self._start = self._follows = False
         self._since = 0
         self._open: int | None = None
         self._versions: dict[str, Any] = {}
@@ -170,8 +170,8 @@ class Recorder:
     def _choose(self, step: int) -> None:
         self.steps = step
         self._chosen = not self.full and (step - 1) % self.every == 0
-        follows = self._open == step - 1 and self._since < self.keep
-        self._start = self._chosen and not follows
+        self._follows = self._open == step - 1
+        self._start = self._chosen and not (self._follows and self._since < self.keep)
         if not self._chosen:
             self._end()
             return
@@ -221,8 +221,7 @@ class Recorder:
 
     def _take(self, taker: Step, batch: Any) -> Any:
         before = self.steps, self.recorded, self._since, self._open
-        follows = taker.steps == self.steps
-        if not follows:
+        if taker.steps != self.steps:
             self._open = None
         self._choose(taker.steps + 1)
         line = Recorded(self.steps, ONE, 0.0, {}, None)
@@ -271,7 +270,7 @@ class Recorder:
             for k, optimizer in enumerate(self.optimizers.values()):
                 arrays |= {f"memory/{k}/{name}": x for name, x in _memory(optimizer, self._names).items()}
         name = f"{self.steps:08d}{'' if self._start or self._batch is None else '.' + line.update}.safetensors"
-        line = self._filed(replace(line, start=self._start, constants=constants), name, arrays)
+        line = self._filed(replace(line, start=self._start, follows=self._follows, constants=constants), name, arrays)
         if self._batch is None:
             self._batch = batch, line
         return line
