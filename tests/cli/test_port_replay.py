@@ -83,7 +83,8 @@ def test_an_audit_lists_what_differs(twinax, agent):
     assert done.code == 0, done.err
     for said in ("gelu", "tanh approximation", "weight decay of AdamW", "lecun_normal"):
         assert said in done.out
-    assert {row["library"] for row in json.loads(Path("audit.json").read_text())} == {"flax.linen, flax.nnx", "jax.nn", "optax"}
+    rows = json.loads(Path("audit.json").read_text())
+    assert {row["library"] for row in rows} >= {"flax.linen, flax.nnx", "jax.nn", "optax"}
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from twinax.port._shapes import as_tensors
 
 OPTAX_LOSSES = {
     "mse_loss": ("optax.l2_loss", "optax.squared_error(x, y)"),
-    "smooth_l1_loss": ("optax.huber_loss", "optax.huber_loss(x, y, {0:g}) / {0:g}"),
-    "huber_loss": ("optax.huber_loss", "optax.huber_loss(x, y, {0:g})"),
+    "smooth_l1_loss": ("optax.huber_loss", "optax.huber_loss(x, y, delta={0:g}) / {0:g}"),
+    "huber_loss": ("optax.huber_loss", "optax.huber_loss(x, y, delta={0:g})"),
     "nll_loss_forward": ("optax.softmax_cross_entropy_with_integer_labels", ""),
     "binary_cross_entropy_with_logits": ("optax.sigmoid_binary_cross_entropy", ""),
 }

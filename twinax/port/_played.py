@@ -12,9 +12,11 @@ from twinax.noise import numpy_draws
 from twinax.port._agent import Agent
 from twinax.port._capture import Capture
 from twinax.port._record import Record, Recorded
+from twinax.port._replay_batch import Batch, Said, batch_like
 from twinax.port._replay_causes import HANDED_ON, SETTINGS, Parted, moved_otherwise, not_as_recorded
+from twinax.port._replay_jax import JaxSide
 from twinax.port._replay_rows import AFTER_CLIPPING, Rows, settings
-from twinax.port._replay_sides import Batch, JaxSide, Said, TorchSide, batch_like
+from twinax.port._replay_torch import TorchSide
 from twinax.port._updates import Update
 
 

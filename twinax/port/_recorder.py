@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from twinax.bridge.weight_files import write_arrays
 from twinax.errors import TwinaxError, require
 from twinax.port._record import LINES, STEPS, Header, Record, Recorded, append_line, digest_of, write_header
-from twinax.port._shapes import flatten, leaf_names
+from twinax.port._recorder_order import ORDER, Order
+from twinax.port._recorder_reads import (
+    ONE,
+    described,
+    leaves_of,
+    memory_of,
+    norms_of,
+    number_of,
+    optimizers_of,
+    rates_of,
+    said_of,
+)
 from twinax.port._step import Step
-from twinax.port._step_files import group_settings
-
-ONE = "loss"
-"""What the only update is called."""
-ORDER = "call recorder.step(batch, loss=loss) once after loss.backward() and before optimizer.step()"
 
 
 class Recorder:
@@ -61,11 +64,11 @@ class Recorder:
         self.directory = Path(directory)
         self._taker = module if isinstance(module, Step) else None
         self.module = module.module if isinstance(module, Step) else module
-        self.optimizers = _optimizers(self._taker, optimizer)
+        self.optimizers = optimizers_of(self._taker, optimizer)
         self.every, self.most, self.keep = every, most, keep
         self._names = {id(p): name for name, p in self.module.named_parameters()}
         self._begin()
-        self._order = _Order()
+        self._order = Order()
         self._pending: dict[str, Recorded] = {}
         self._in_step: list[str] = []
         self._batch: tuple[Any, Recorded] | None = None
@@ -97,15 +100,15 @@ class Recorder:
         name = self._update_name(update)
         if not self._enter(name):
             return None
-        norms = _norms(self._gradients(name))
+        norms = norms_of(self._gradients(name))
         line = Recorded(
             self.steps,
             name,
-            _number("the loss", loss),
-            {key: _number(f"the term '{key}'", value) for key, value in (terms or {}).items()},
+            number_of("the loss", loss),
+            {key: number_of(f"the term '{key}'", value) for key, value in (terms or {}).items()},
             math.hypot(*norms.values()),
             norms,
-            rates=_rates(self.optimizers.get(name)),
+            rates=rates_of(self.optimizers.get(name)),
         )
         line = self._written(line, batch)
         if name in self.optimizers:
@@ -209,7 +212,7 @@ class Recorder:
 
     def _before_use(self, name: str) -> None:
         if name in self._pending:
-            norms = _norms({str(k): p.grad for k, p in enumerate(self._trained(name)) if p.grad is not None})
+            norms = norms_of({str(k): p.grad for k, p in enumerate(self._trained(name)) if p.grad is not None})
             self._pending[name] = replace(self._pending[name], used_norm=math.hypot(*norms.values()))
 
     def _after_use(self, name: str) -> None:
@@ -237,7 +240,7 @@ class Recorder:
             self.steps, self.recorded, self._since, self._open = before
             raise
         for k, (name, optimizer) in enumerate(self.optimizers.items() if self._chosen else ()):
-            if (found := _of_update(info, name, len(self.optimizers) == 1)) is None:
+            if (found := said_of(info, name, len(self.optimizers) == 1)) is None:
                 continue
             value, norm, terms = found
             append_line(
@@ -248,7 +251,7 @@ class Recorder:
                     loss=value,
                     terms=terms,
                     grad_norm=norm,
-                    rates=_rates(optimizer),
+                    rates=rates_of(optimizer),
                     seed=taker.seed,
                     draws=done * len(self.optimizers) + k,
                 ),
@@ -263,12 +266,12 @@ class Recorder:
         if self._batch is not None and self._batch[0] is batch:
             first = self._batch[1]
             return replace(line, file=first.file, digest=first.digest, constants=first.constants)
-        arrays, constants = _leaves(batch)
+        arrays, constants = leaves_of(batch)
         arrays |= {f"buffers/{name}": b.detach() for name, b in self._changed_buffers()}
         if self._start:
             arrays |= {f"parameters/{name}": p.detach() for name, p in self.module.named_parameters()}
             for k, optimizer in enumerate(self.optimizers.values()):
-                arrays |= {f"memory/{k}/{name}": x for name, x in _memory(optimizer, self._names).items()}
+                arrays |= {f"memory/{k}/{name}": x for name, x in memory_of(optimizer, self._names).items()}
         name = f"{self.steps:08d}{'' if self._start or self._batch is None else '.' + line.update}.safetensors"
         line = self._filed(replace(line, start=self._start, follows=self._follows, constants=constants), name, arrays)
         if self._batch is None:
@@ -303,136 +306,3 @@ class Recorder:
             self.every,
             __version__,
         )
-
-
-class _Order:
-    """Whether `recorder.step` and the optimizers' own steps come in turn."""
-
-    def __init__(self):
-        self._calls: dict[str, int] = {}
-        self._uses: dict[str, int] = {}
-        self._used: dict[str, list[tuple[Any, int]]] = {}
-
-    def enter(self, name: str, pending: Mapping[str, Any]) -> bool:
-        """Note a call for an update; whether steps were taken that the recorder has not seen, or were left out."""
-        if name in pending and not self._uses.get(name):
-            raise TwinaxError(
-                f"recorder.step was called twice for '{name}', but its optimizer has made no step between; {ORDER}"
-            )
-        unseen = self._uses.get(name, 0) > self._calls.get(name, 0)
-        self._calls[name] = max(self._calls.get(name, 0), self._uses.get(name, 0)) + 1
-        return unseen or name in pending
-
-    def use(self, name: str, gradients: list[Any]) -> None:
-        """Note that an optimizer has used its gradients."""
-        self._uses[name] = self._uses.get(name, 0) + 1
-        self._used[name] = [(weakref.ref(g), g._version) for g in gradients]
-
-    def used_already(self, name: str, gradients: Mapping[str, Any]) -> bool:
-        """Whether these are the very gradients that were used last."""
-        used = self._used.get(name, [])
-        return len(used) == len(gradients) and all(
-            one() is g and version == g._version for (one, version), g in zip(used, gradients.values(), strict=True)
-        )
-
-
-def _optimizers(taker: Step | None, optimizer: Any) -> dict[str, Any]:
-    if taker is not None:
-        if optimizer is not None:
-            raise TwinaxError("a port.Step has its optimizers already; make the recorder with the step alone")
-        single = len(taker.updates) == 1
-        return {ONE if single else update.title: update.optimizer for update in taker.updates}
-    if optimizer is None:
-        return {}
-    return dict(optimizer) if isinstance(optimizer, Mapping) else {ONE: optimizer}
-
-
-def described(update: str, optimizer: Any, names: Mapping[int, str]) -> dict[str, Any]:
-    """An optimizer's kind, and of each group the settings and the names of its parameters."""
-    import torch
-
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise TwinaxError(f"the optimizer of '{update}' is a {type(optimizer).__name__}; give one of torch.optim")
-    groups = []
-    for group in optimizer.param_groups:
-        for p in group["params"]:
-            if id(p) not in names:
-                raise TwinaxError(
-                    f"the optimizer of '{update}' trains a parameter of shape {tuple(p.shape)} that is not one of the "
-                    "module's; give the recorder one module that holds all that is trained, such as a "
-                    "torch.nn.ModuleDict"
-                )
-        settings = {key: list(x) if isinstance(x, tuple) else x for key, x in group_settings(group).items()}
-        groups.append({**settings, "params": [names[id(p)] for p in group["params"]]})
-    return {"kind": type(optimizer).__name__, "groups": groups}
-
-
-def _memory(optimizer: Any, names: Mapping[int, str]) -> dict[str, Any]:
-    """What an optimizer remembers, by the parameter's name and its own key."""
-    found: dict[str, Any] = {}
-    for p, state in optimizer.state.items():
-        for key, value in state.items():
-            if value is None:
-                continue
-            if hasattr(value, "detach"):
-                found[f"{names[id(p)]}/{key}"] = value.detach()
-            elif isinstance(value, (int, float)):
-                found[f"{names[id(p)]}/{key}"] = np.float64(value)
-            else:
-                raise TwinaxError(
-                    f"the optimizer remembers '{key}' as a {type(value).__name__}, which a record cannot keep; make "
-                    "the recorder without the optimizer"
-                )
-    return found
-
-
-def _leaves(batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arrays of a batch, and what of it is none."""
-    arrays: dict[str, Any] = {}
-    constants: dict[str, Any] = {}
-    for name, leaf in zip(leaf_names(batch), flatten(batch)[0], strict=True):
-        if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
-            arrays[f"batch/{name}"] = leaf.detach() if hasattr(leaf, "detach") else leaf
-        elif leaf is None or isinstance(leaf, (bool, int, float, str)):
-            constants[name] = leaf
-        else:
-            raise TwinaxError(
-                f"the batch has a {type(leaf).__name__} at '{name}'; a record keeps arrays, numbers and texts in "
-                "tuples, lists and dicts"
-            )
-    return arrays, constants
-
-
-def _norms(gradients: Mapping[str, Any]) -> dict[str, float]:
-    import torch
-
-    dense = [g.detach().to_dense() if g.is_sparse else g.detach() for g in gradients.values()]
-    norms = getattr(torch, "_foreach_norm")(dense) if dense else ()  # noqa: B009  (one call for all)
-    return dict(zip(gradients, (float(x) for x in norms), strict=True))
-
-
-def _rates(optimizer: Any) -> tuple[float, ...]:
-    groups = [] if optimizer is None else optimizer.param_groups
-    return tuple(float(group["lr"]) for group in groups if "lr" in group)
-
-
-def _number(what: str, value: Any) -> float:
-    if getattr(value, "shape", ()) not in ((), (1,)):
-        raise TwinaxError(f"{what} has shape {tuple(value.shape)}; a record keeps numbers, such as its mean")
-    return float(value.detach() if hasattr(value, "detach") else value)
-
-
-def _of_update(info: Mapping[str, Any], name: str, single: bool) -> tuple[float, float, dict[str, float]] | None:
-    """The loss, the gradient's norm and the terms of an update in what a step returned."""
-    if single:
-        terms = {key: x for key, x in info.items() if key not in ("loss", "grad_norm")}
-        return float(info["loss"]), float(info["grad_norm"]), _scalars(terms)
-    if name not in info:
-        return None
-    terms = {key.removeprefix(f"{name}/"): x for key, x in info.items() if key.startswith(f"{name}/")}
-    norm = float(terms.pop("grad_norm"))
-    return float(info[name]), norm, _scalars(terms)
-
-
-def _scalars(terms: Mapping[str, Any]) -> dict[str, float]:
-    return {key: float(x) for key, x in terms.items() if np.ndim(x) == 0}

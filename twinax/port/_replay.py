@@ -13,7 +13,7 @@ from twinax.parity import Different, Report, Row, precision
 from twinax.port._agent import Agent, make_agent
 from twinax.port._played import Played
 from twinax.port._record import Record
-from twinax.port._recorder import ONE
+from twinax.port._recorder_reads import ONE
 from twinax.port._replay_causes import examined
 from twinax.port._step import Step
 from twinax.port._updates import Update

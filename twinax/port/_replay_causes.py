@@ -13,8 +13,10 @@ from twinax.parity import Evidence, Row, compare_losses, likely_cause
 from twinax.port._capture import Capture
 from twinax.port._proof import Trial
 from twinax.port._record import Recorded
+from twinax.port._replay_batch import Batch, Said
+from twinax.port._replay_jax import JaxSide
 from twinax.port._replay_rows import AFTER_CLIPPING, Rows, told
-from twinax.port._replay_sides import Batch, JaxSide, Said, TorchSide
+from twinax.port._replay_torch import TorchSide
 from twinax.port._where import first_difference
 
 SETTINGS = "the agent's optimizer is not the one that was recorded."

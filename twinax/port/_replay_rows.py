@@ -12,8 +12,9 @@ import numpy as np
 
 from twinax.parity import Row, difference
 from twinax.port._record import Header, Recorded
-from twinax.port._recorder import described
-from twinax.port._replay_sides import Said, TorchSide
+from twinax.port._recorder_reads import described
+from twinax.port._replay_batch import Said
+from twinax.port._replay_torch import TorchSide
 
 TOLERANCES = {"float64": 1e-9, "float32": 1e-3}
 """How far recorded numbers may be from those in float64, by the precision of the record."""
