@@ -152,6 +152,17 @@ def test_a_transposed_square_weight_is_found(tmp_path):
     assert found.first_step == 1 and "'0.weight' transposed" in found.hint
 
 
+def test_a_port_by_hand_is_judged_with_any_optimizer(tmp_path):
+    module = small()
+    train(tmp_path, module, error, optim.Rprop(module.parameters(), 0.01), batches(), keep=3).close()
+    agent = agent_of(small(), optimizer=lambda m: optim.Rprop(m.parameters(), 0.01))
+    found = replay(tmp_path, agent, by_hand())
+    assert found.ok and any("Rprop has no rule in JAX" in note for note in found.notes)
+    assert replay(tmp_path, agent, by_hand(factor=2.0)).first_step == PLANTED
+    with pytest.raises(TwinaxError, match="is a Rprop; a compiled step has"):
+        replay(tmp_path, agent)
+
+
 # The agent is not what was recorded
 
 

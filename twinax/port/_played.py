@@ -101,7 +101,9 @@ class Played:
 
     def _advance(self, k: int, line: Recorded, theirs: Said, ours: Said, known: bool) -> bool:
         used = self.torch.advance(k, line.rates)
-        self.jax.advance(k, ours, list(theirs.gradients))
+        if not self.jax.advance(k, ours, list(theirs.gradients), self.torch):
+            kind = type(self.torch.optimizers[k]).__name__
+            self.rows.note(f"{kind} has no rule in JAX here, so after each step JAX goes on from PyTorch's parameters")
         if not known:
             self._began = {}  # what was recorded later comes from other draws
         elif line.used_norm is not None:

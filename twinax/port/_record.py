@@ -88,6 +88,7 @@ class Record:
         self.directory = Path(directory)
         self.header = _read_header(self.directory)
         self.lines, self.whole = _read_lines(self.directory / LINES)
+        self._last: tuple[str, Any] = "", None
 
     @property
     def steps(self) -> list[list[Recorded]]:
@@ -104,6 +105,8 @@ class Record:
 
     def arrays(self, line: Recorded) -> dict[str, dict[str, np.ndarray]]:
         """The arrays of an update by kind: batch, parameters, buffers and memory."""
+        if line.file == self._last[0]:
+            return self._last[1]
         path = self.directory / line.file
         if path.is_file() and digest_of(path) != line.digest:
             raise TwinaxError(
@@ -115,6 +118,7 @@ class Record:
         for name, array in arrays.items():
             kind, _, rest = name.partition("/")
             found[kind][rest] = array
+        self._last = line.file, found
         return found
 
 

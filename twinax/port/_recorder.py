@@ -223,9 +223,9 @@ class Recorder:
     # Steps of port.Step
 
     def _take(self, taker: Step, batch: Any) -> Any:
-        before = self.steps, self.recorded, self._since, self._open
         if taker.steps != self.steps:
             self._open = None
+        before = self.recorded, self._since, self._open
         self._choose(taker.steps + 1)
         line = Recorded(self.steps, ONE, 0.0, {}, None)
         if self._chosen:
@@ -236,8 +236,10 @@ class Recorder:
         done = taker.steps
         try:
             info = taker(batch)
-        except TwinaxError:
-            self.steps, self.recorded, self._since, self._open = before
+        except TwinaxError:  # such as of a loss that is not finite: nothing was done
+            self.steps -= 1
+            if self._chosen:
+                self.recorded, self._since, self._open = before
             raise
         for k, (name, optimizer) in enumerate(self.optimizers.items() if self._chosen else ()):
             if (found := said_of(info, name, len(self.optimizers) == 1)) is None:
@@ -272,7 +274,8 @@ class Recorder:
             arrays |= {f"parameters/{name}": p.detach() for name, p in self.module.named_parameters()}
             for k, optimizer in enumerate(self.optimizers.values()):
                 arrays |= {f"memory/{k}/{name}": x for name, x in memory_of(optimizer, self._names).items()}
-        name = f"{self.steps:08d}{'' if self._start or self._batch is None else '.' + line.update}.safetensors"
+        more = "" if self._batch is None else f".{self._in_step.index(line.update) + 1}"
+        name = f"{self.steps:08d}{more}.safetensors"
         line = self._filed(replace(line, start=self._start, follows=self._follows, constants=constants), name, arrays)
         if self._batch is None:
             self._batch = batch, line

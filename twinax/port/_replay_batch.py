@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from twinax.bridge import to_torch
 from twinax.errors import TwinaxError
 from twinax.port._shapes import flatten, leaf_names, unflatten
 
@@ -53,9 +54,7 @@ class Batch:
 
     def tensors(self, wide: bool = False) -> Any:
         """The batch as PyTorch's loss takes it."""
-        import torch
-
-        made = {name: torch.from_numpy(np.array(x)) for name, x in self.arrays().items()}
+        made = {name: to_torch(np.array(x)) for name, x in self.arrays().items()}
         return self.tree({name: x.double() if wide and x.is_floating_point() else x for name, x in made.items()})
 
     def constants(self) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from twinax.bridge import to_jax
 from twinax.engines import QUICK_COMPILE
+from twinax.errors import TwinaxError
 from twinax.port._capture import Capture
 from twinax.port._evaluate import evaluate
 from twinax.port._function import Function
@@ -36,10 +37,18 @@ class JaxSide:
     def load(self, torch_side: TorchSide) -> None:
         """Begin where PyTorch begins."""
         self.parameters = to_jax(torch_side.numbers())
-        self.managed = [
-            None if optimizer is None else Managed(optimizer, torch_side.module) for optimizer in torch_side.optimizers
-        ]
+        self.managed = [self._managed(k, torch_side) for k in range(len(self.updates))]
         self.memory = [{} if one is None else one.memory for one in self.managed]
+
+    def _managed(self, k: int, torch_side: TorchSide) -> Managed | None:
+        """The optimizer's rules; None where there are none, which only a loss by hand can do without."""
+        optimizer = torch_side.optimizers[k]
+        try:
+            return None if optimizer is None else Managed(optimizer, torch_side.module)
+        except TwinaxError:
+            if self._against[k] is None:
+                raise
+            return None
 
     def numbers(self) -> dict[str, np.ndarray]:
         """The parameters."""
@@ -98,10 +107,13 @@ class JaxSide:
 
         return loss
 
-    def advance(self, k: int, said: Said, reached: Sequence[str]) -> None:
-        """The update in JAX, with the rules of `torch.optim`."""
+    def advance(self, k: int, said: Said, reached: Sequence[str], torch_side: TorchSide) -> bool:
+        """The update in JAX with the rules of `torch.optim`; without one, False and PyTorch's parameters."""
+        self.buffers = {**self.buffers, **said.buffers}
         managed = self.managed[k]
-        assert managed is not None
+        if managed is None:
+            self.parameters = to_jax(torch_side.numbers())
+            return False
         gradients = {name: said.gradients[name] for name in reached if name in said.gradients}
         names = tuple(gradients)
         held = [{name: tree[name] for name in names} for tree in (self.parameters, self.memory[k])]
@@ -111,7 +123,7 @@ class JaxSide:
         self.memory[k] = {**self.memory[k], **memory}
         for name in names:
             managed.counts[name] += 1
-        self.buffers = {**self.buffers, **said.buffers}
+        return True
 
     def _update(self, k: int, managed: Managed, names: tuple[str, ...]) -> Any:
         key = ("update", k, names, managed.switches())

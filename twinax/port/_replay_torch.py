@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from twinax.bridge import to_numpy
+from twinax.bridge import to_numpy, to_torch
 from twinax.errors import TwinaxError
 from twinax.port._capture import Capture, wrapped
 from twinax.port._lines import line_of_error
@@ -45,12 +45,10 @@ class TorchSide:
         with torch.no_grad():
             for kind in kinds:
                 for name, array in arrays.get(kind, {}).items():
-                    named[kind][name].copy_(torch.from_numpy(np.array(array)))
+                    named[kind][name].copy_(to_torch(np.array(array)))
 
     def load_memory(self, memory: Mapping[str, np.ndarray]) -> None:
         """Take over what the recorded optimizers remembered."""
-        import torch
-
         for k, optimizer in enumerate(self.optimizers):
             if optimizer is None:
                 continue
@@ -59,7 +57,7 @@ class TorchSide:
                 place, _, rest = path.partition("/")
                 name, _, key = rest.rpartition("/")
                 if int(place) == k:
-                    tensor = torch.from_numpy(np.array(array))
+                    tensor = to_torch(np.array(array))
                     tensor = tensor.double() if tensor.ndim and tensor.is_floating_point() else tensor
                     optimizer.state[self.parameters[name]][key] = tensor
 
