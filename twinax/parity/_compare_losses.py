@@ -29,6 +29,7 @@ def compare_losses(
     batch: Any,
     tolerance: float = 1e-9,
     dtype: str = "float64",
+    common_terms: bool = False,
 ) -> Report:
     """Values, terms and gradients by parameter of a PyTorch loss against a JAX loss, and why they differ.
 
@@ -36,7 +37,8 @@ def compare_losses(
     `twinax.Terms`, whose parts are then checked to add up to it. `networks` and
     `batch` are trees of arrays of any framework; each loss receives copies in its own. A `torch.nn.Module` stands for
     the dict of its parameters by name (as `torch.func.functional_call` takes it). Masks are boolean arrays, True
-    where an entry counts. JAX's 64-bit setting is left as it was.
+    where an entry counts. With `common_terms`, a term that only one side returns is no difference, and still helps to
+    find the cause of one. JAX's 64-bit setting is left as it was.
 
     >>> report = compare_losses(loss_torch, loss_jax, {"weight": w}, {"x": x, "mask": mask})  # doctest: +SKIP
     >>> print(report.first_difference, report.hint)  # doctest: +SKIP
@@ -67,6 +69,13 @@ def compare_losses(
                 results, "torch", tolerance, lambda: differentiate("torch", moved_networks(networks), batch).values
             ),
         )
+        if common_terms:
+            odd = {
+                name
+                for name in (*values["torch"], *values["jax"])
+                if (name in values["torch"]) != (name in values["jax"])
+            }
+            rows = tuple(row for row in rows if row.item not in odd)
         report = Report(rows, ("torch", "jax"), tolerance, dtype, num_parameters(networks))
         first = report.first_difference
         if first is None:
@@ -76,6 +85,6 @@ def compare_losses(
             transpose_probe(lambda side, nets: differentiate(side, nets, batch).values, networks, values),
         )
         hint = likely_cause(first, Evidence(values, gradients, counts_of(batch), probes))
-    if dtype == "float32" and compare_losses(loss_torch, loss_jax, networks, batch).ok:
+    if dtype == "float32" and compare_losses(loss_torch, loss_jax, networks, batch, common_terms=common_terms).ok:
         hint = ROUNDING
     return replace(report, hint=hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ class Agent:
     sample: Callable[[], Any] | None = None
     """One turn of the sampler, as much as there is for one update; its time gives the ceiling."""
     clip_norm: float = 0.0
+    jax_loss: Callable[..., Any] | Mapping[str, Callable[..., Any]] | None = None
+    """A JAX port of one's own that `replay` judges, `loss(params, batch)`; of several updates a dict by their names."""
 
     @property
     def inputs(self) -> tuple[Any, ...]:
@@ -42,10 +44,7 @@ class Agent:
 
 def make_agent(name: str) -> Agent:
     """What `FILE.py:make` or `package.module:make` makes, called without arguments."""
-    place, _, attribute = name.rpartition(":")
-    if not place:
-        raise TwinaxError(f"'{name}' names no function; write the file and the function, as agent.py:make")
-    make = _in_file(Path(place), attribute) if place.endswith(".py") else import_code(name, "agent")
+    make = named_function(name, "agent")
     made = make() if callable(make) else make
     if isinstance(made, Agent):
         return made
@@ -54,6 +53,14 @@ def make_agent(name: str) -> Agent:
     raise TwinaxError(
         f"{name} gave a {type(made).__name__}; return a twinax.port.Agent, or a tuple of the module and its inputs"
     )
+
+
+def named_function(name: str, what: str) -> Any:
+    """What `FILE.py:name` or `package.module:name` is."""
+    place, _, attribute = name.rpartition(":")
+    if not place:
+        raise TwinaxError(f"'{name}' names no function; write the file and the function, as agent.py:make")
+    return _in_file(Path(place), attribute) if place.endswith(".py") else import_code(name, what)
 
 
 def _in_file(path: Path, attribute: str) -> Any:

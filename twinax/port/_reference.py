@@ -39,7 +39,7 @@ def own_answer(function: Any, inputs: Any, weights: Weights | None, wide: bool) 
     parameters = {name: _leaf(p, wide, p.requires_grad) for name, p in module.named_parameters()}
     held = {f"module.{name}": p for name, p in parameters.items()}
     held |= {f"module.{name}": _leaf(b, wide, False) for name, b in module.named_buffers()}
-    with _as_it_was(module), torch.enable_grad(), _doubles() if wide else contextlib.nullcontext():
+    with _as_it_was(module), torch.enable_grad(), as_doubles() if wide else contextlib.nullcontext():
         # In the very module, so that code which reaches it another way (agent.policy) sees the same numbers.
         result = torch.func.functional_call(wrapped(module, function.call), held, structure(leaves))
         outputs, _ = flatten(result)
@@ -63,7 +63,7 @@ def graph_answer(
     import torch
 
     program = capture.program
-    with torch.enable_grad(), _doubles() if wide else contextlib.nullcontext():
+    with torch.enable_grad(), as_doubles() if wide else contextlib.nullcontext():
         leaves, _ = _leaves(inputs, wide)
         parameters = {name: _leaf(p, wide, p.requires_grad) for name, p in function.module.named_parameters()}
         buffers = {name: _leaf(b, wide, False) for name, b in function.module.named_buffers()}
@@ -177,7 +177,7 @@ def _plain(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _doubles() -> Iterator[None]:
+def as_doubles() -> Iterator[None]:
     """Inside, PyTorch makes doubles wherever code asks for narrower floats, also of tensors that are no parameters."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode

@@ -111,3 +111,14 @@ def input_names(example: tuple[Any, ...], function: Any, skipped: int) -> tuple[
         first = arguments[place] if place < len(arguments) else f"input {place}"
         names.append(first + _pytree.keystr(path[1:]))
     return tuple(names)
+
+
+def leaf_names(tree: Any) -> tuple[str, ...]:
+    """The way to each leaf, joined by dots as in `state_dict`; a tree that is one array is called batch."""
+    from torch.utils import _pytree
+
+    found = []
+    for path, _ in _pytree.tree_flatten_with_path(tree)[0]:
+        parts = (getattr(key, one) for key in path for one in ("key", "idx", "name") if hasattr(key, one))
+        found.append(".".join(map(str, parts)) or "batch")
+    return tuple(found)

@@ -27,7 +27,7 @@ def save_step(step: Any, path: Path) -> None:
         "steps": step.steps,
         "seed": step.seed,
         "counts": [managed.counts for managed in step.managed],
-        "groups": [[_settings(group) for group in managed.optimizer.param_groups] for managed in step.managed],
+        "groups": [[group_settings(group) for group in managed.optimizer.param_groups] for managed in step.managed],
     }
     metadata = {"format": FORMAT, "step": json.dumps(about, sort_keys=True)}
     write_arrays(path, {name: to_numpy(x) for name, x in arrays.items()}, metadata, "the step")
@@ -77,7 +77,7 @@ def load_step(step: Any, path: Path) -> None:
     step.steps, step.seed = int(about["steps"]), int(about["seed"])
 
 
-def _settings(group: dict[str, Any]) -> dict[str, Any]:
+def group_settings(group: dict[str, Any]) -> dict[str, Any]:
     """A group's settings as plain values; parameters are known by name."""
     plain = {key: x.item() if hasattr(x, "item") else x for key, x in group.items() if key != "params"}
     return {key: x for key, x in plain.items() if x is None or isinstance(x, (bool, int, float, str, tuple, list))}
