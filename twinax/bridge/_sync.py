@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -81,7 +82,7 @@ class ParameterSync:
                     "create the ParameterSync afterwards"
                 )
         for target, value in zip(targets, values, strict=True):
-            np.copyto(target, np.asarray(value), casting="no")  # waits for the device
+            np.copyto(target, _viewed(value), casting="no")
         if self.flat.device.type != "cpu":
             self.flat.copy_(numpy_to_tensor(self._host))
         # The copy goes behind autograd's back: with this, backward through an older graph raises
@@ -113,6 +114,20 @@ class ParameterSync:
                 f"the JAX parameters do not fit: missing {missing[:5] or 'none'}, unexpected {extra[:5] or 'none'}"
             )
         return [place[name] for name in self.names]
+
+
+def _viewed(value: Any) -> np.ndarray:
+    """Numbers that are on the CPU by now. JAX keeps the view that `np.asarray` makes, and then cannot give the array's
+    memory to what comes after it; one over DLPack, which has no dtype for bfloat16, ends with the copy."""
+    if isinstance(value, jax.Array) and value.dtype in (np.float32, np.float64) and value.devices() <= _host_devices():
+        ready: Any = value.block_until_ready()
+        return np.from_dlpack(ready)
+    return np.asarray(value)
+
+
+@functools.cache
+def _host_devices() -> set[Any]:
+    return set(jax.devices("cpu"))
 
 
 def _check(names: list[str], tensors: list[Any]) -> None:
