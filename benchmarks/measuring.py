@@ -31,7 +31,9 @@ def ask(script: str, arguments: list[str], threads: int = 0, python: str = sys.e
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    # The checkout that the script lies in is measured, not one that happens to be installed.
+    found = {"PYTHONPATH": str(ROOT), **os.environ}
+    return {**found, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 class Contender:

@@ -25,8 +25,8 @@ class Case:
     updates: list[Update]
     batches: list[Any]
     targets: tuple[Target, ...] = ()
-    own: Callable[[Any], Any] | None = None
-    """A library's own loss of a raw batch, where it is not what is compiled."""
+    own: Callable[[Any, Any], Any] | None = None
+    """A library's own loss of module and raw batch, where it is not what is compiled."""
     convert: Callable[[Any], Any] = staticmethod(lambda raw: raw)
     """From a raw batch to what the losses read, part of every step."""
 
@@ -334,7 +334,7 @@ def torchgfn() -> Case:
         total = torch.zeros_like(batch["log_reward"]).index_add(0, batch["path"], log_pf - log_pb)
         return 0.5 * ((model.logZ + total - batch["log_reward"]) ** 2).mean()
 
-    def own(one: Any) -> Any:
+    def own(model: Any, one: Any) -> Any:
         return model.loss(env, one, recalculate_all_logprobs=True)
 
     optimizer = torch.optim.Adam(rates, fused=True)
@@ -356,12 +356,10 @@ def eager(case: Case, losses: list[Callable[..., Any]] | None = None) -> Callabl
     """One training step in PyTorch, as people write it."""
     named = dict(case.module.named_parameters())
     following = [(target.tau, target.pairs(named)) for target in case.targets]
+    convert = case.convert
+    if losses is None and case.own is not None:
+        losses, convert = [case.own], lambda raw: raw
     losses = losses or [update.loss for update in case.updates]
-    if case.own is not None and losses[0] is case.updates[0].loss:
-        own = case.own
-        losses, convert = [lambda module, batch: own(batch)], lambda raw: raw
-    else:
-        convert = case.convert
 
     def step(raw: Any) -> None:
         batch = convert(raw)
