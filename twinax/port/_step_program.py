@@ -14,6 +14,7 @@ from twinax.port._blocks import Block, joined
 from twinax.port._capture import Capture
 from twinax.port._evaluate import evaluate
 from twinax.port._optimizers import Rule
+from twinax.port._products import quick_gradients
 from twinax.port._shapes import unflatten
 from twinax.port._updates import Target, Update, clipped, square_sum
 
@@ -61,7 +62,8 @@ class StepProgram:
             names = [name for part in self.trained[k].values() for name in part]
 
             def loss(moved: Any, capture=capture, draws=draws, parameters=parameters, buffers=buffers):
-                results, changed = evaluate(capture.program, {**parameters, **moved}, buffers, leaves, draws)
+                with quick_gradients():
+                    results, changed = evaluate(capture.program, {**parameters, **moved}, buffers, leaves, draws)
                 result = unflatten(results, capture.outputs)
                 value, aux = result if isinstance(result, tuple) else (result, {})
                 return value.reshape(()), (aux, changed)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from twinax.port._products import product
 from twinax.port._table import operator
 
 
 @operator("aten.mm.default", "aten.bmm.default", "aten.matmul.default", "aten.mv.default", "aten.dot.default")
 def matmul(a, b):
-    return a @ b
+    return product(a, b)
 
 
 @operator("aten.vdot.default")
@@ -19,13 +20,13 @@ def vdot(a, b):
 
 @operator("aten.linear.default")
 def linear(x, weight, bias=None):
-    y = x @ weight.T
+    y = product(x, weight.T)
     return y if bias is None else y + bias
 
 
 @operator("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")
 def add_product(x, a, b, *, beta=1, alpha=1):
-    return weighted_sum(x, a @ b, beta, alpha)
+    return weighted_sum(x, product(a, b), beta, alpha)
 
 
 @operator("aten.addbmm.default")
