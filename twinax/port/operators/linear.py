@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from twinax.port._products import product
+from twinax.port._products import product, rows
 from twinax.port._table import operator
 
 
@@ -20,8 +20,10 @@ def vdot(a, b):
 
 @operator("aten.linear.default")
 def linear(x, weight, bias=None):
-    y = product(x, weight.T)
-    return y if bias is None else y + bias
+    if weight.ndim == 1:
+        return x @ weight
+    y = product(x.reshape(-1, x.shape[-1]), weight.T).reshape(*x.shape[:-1], weight.shape[0])
+    return y if bias is None else y + rows(bias, y.shape)
 
 
 @operator("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")
@@ -44,6 +46,7 @@ def weighted_sum(x, product, beta, alpha):
     product = product if alpha == 1 else alpha * product
     if beta == 0:
         return jnp.broadcast_to(product, jnp.broadcast_shapes(product.shape, x.shape))
+    x = rows(x, product.shape) if x.ndim == 1 and product.ndim == 2 else x
     return (x if beta == 1 else beta * x) + product
 
 
