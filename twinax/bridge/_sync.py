@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -81,12 +82,27 @@ class ParameterSync:
                     "create the ParameterSync afterwards"
                 )
         for target, value in zip(targets, values, strict=True):
-            np.copyto(target, np.asarray(value), casting="no")  # waits for the device
+            np.copyto(target, _viewed(value), casting="no")
         if self.flat.device.type != "cpu":
             self.flat.copy_(numpy_to_tensor(self._host))
         # The copy goes behind autograd's back: with this, backward through an older graph raises
         # instead of using the new numbers.
         torch.autograd.graph.increment_version(self._tensors)
+
+    def changed(self, vector: Any) -> str | None:
+        """The first parameter whose memory is elsewhere, or whose numbers are not those of a vector of `ravel`, however
+        they were written; None if all are."""
+        for name, tensor, address in zip(self.names, self._tensors, self._addresses, strict=True):
+            if tensor.data_ptr() != address:
+                return name
+        if self.flat.device.type != "cpu":
+            self._host = tensor_to_numpy(self.flat)
+        bits = f"u{self._host.dtype.itemsize}"
+        different = self._host.view(bits) != _viewed(vector).view(bits)
+        if not different.any():
+            return None
+        place = int(different.argmax())
+        return next(name for name, stop in zip(self.names, self._bounds[1:], strict=True) if place < stop)
 
     def pull(self) -> Any:
         """The PyTorch tensors' present values as a JAX tree like the one given at the start."""
@@ -113,6 +129,20 @@ class ParameterSync:
                 f"the JAX parameters do not fit: missing {missing[:5] or 'none'}, unexpected {extra[:5] or 'none'}"
             )
         return [place[name] for name in self.names]
+
+
+def _viewed(value: Any) -> np.ndarray:
+    """Numbers that are on the CPU by now. JAX keeps the view that `np.asarray` makes, and then cannot give the array's
+    memory to what comes after it; one over DLPack, which has no dtype for bfloat16, ends with the copy."""
+    if isinstance(value, jax.Array) and value.dtype in (np.float32, np.float64) and value.devices() <= _host_devices():
+        ready: Any = value.block_until_ready()
+        return np.from_dlpack(ready)
+    return np.asarray(value)
+
+
+@functools.cache
+def _host_devices() -> set[Any]:
+    return set(jax.devices("cpu"))
 
 
 def _check(names: list[str], tensors: list[Any]) -> None:

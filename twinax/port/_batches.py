@@ -9,15 +9,19 @@ import numpy as np
 
 from twinax.bridge import to_jax
 from twinax.errors import TwinaxError
-from twinax.port._shapes import flatten
-
-NARROW = np.iinfo(np.int32)
+from twinax.port._shapes import flatten, signature_of
 
 
-def to_arrays(batch: Any) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
-    """The arrays of a batch, and what puts them back between its other leaves, which a program is compiled for."""
-    leaves, _ = flatten(batch)
-    places = [k for k, leaf in enumerate(leaves) if hasattr(leaf, "shape")]
+def to_arrays(batch: Any) -> list[Any]:
+    """The arrays of a batch, in order. On the CPU they are the tensors' own memory, which a program has read when the
+    step returns."""
+    return [_array(leaf) for leaf in _leaves(batch) if hasattr(leaf, "shape")]
+
+
+def rebuilt(batch: Any) -> Callable[[list[Any]], list[Any]]:
+    """What puts arrays back between a batch's other leaves, which a program is compiled for."""
+    leaves = [None if hasattr(leaf, "shape") else leaf for leaf in _leaves(batch)]
+    places = [k for k, leaf in enumerate(_leaves(batch)) if hasattr(leaf, "shape")]
 
     def rebuild(arrays: list[Any]) -> list[Any]:
         whole: list[Any] = list(leaves)
@@ -25,23 +29,45 @@ def to_arrays(batch: Any) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
             whole[k] = array
         return whole
 
-    return [_array(leaves[k]) for k in places], rebuild
+    return rebuild
+
+
+def key_of(batch: Any) -> Any:
+    """What programs for a batch are kept by; quicker than a signature for the usual batch."""
+    if type(batch) is dict:
+        leaves = batch.values()
+        if all(hasattr(leaf, "dtype") for leaf in leaves):
+            return tuple(batch), tuple([leaf.shape for leaf in leaves]), tuple([leaf.dtype for leaf in leaves])
+    return signature_of(batch)
+
+
+def _leaves(batch: Any) -> Any:
+    if type(batch) is dict and all(hasattr(leaf, "dtype") for leaf in batch.values()):
+        return batch.values()
+    return flatten(batch)[0]
 
 
 def _array(leaf: Any) -> Any:
-    """On the CPU the tensor's own memory: the program has read it when the step returns."""
+    if isinstance(leaf, np.ndarray):
+        return _narrowed(leaf)
     if not hasattr(leaf, "detach"):
         return leaf
     if leaf.device.type != "cpu" or leaf.dtype.is_complex or not leaf.is_contiguous() or leaf.dtype.itemsize == 2:
         return to_jax(leaf.detach(), narrow="allow")
-    array = leaf.detach().numpy()
+    array = (leaf.detach() if leaf.requires_grad else leaf).numpy()
+    return _narrowed(array)
+
+
+def _narrowed(array: np.ndarray) -> np.ndarray:
+    """Integers as JAX has them, if they fit."""
     if array.dtype == np.int64 and not _wide():
-        if array.size and (array.min() < NARROW.min or array.max() > NARROW.max):
+        narrow = array.astype(np.int32)
+        if (narrow != array).any():
             raise TwinaxError(
-                f"the batch has the integer {array.max() if array.max() > NARROW.max else array.min()}, which JAX's "
-                "int32 cannot hold; turn 64 bits on with jax.config.update('jax_enable_x64', True)"
+                f"the batch has the integer {array[narrow != array].flat[0]}, which JAX's int32 cannot hold; turn 64 "
+                "bits on with jax.config.update('jax_enable_x64', True)"
             )
-        return array.astype(np.int32)
+        return narrow
     return array
 
 
@@ -49,11 +75,3 @@ def _wide() -> bool:
     import jax
 
     return bool(jax.config.read("jax_enable_x64"))
-
-
-def flags_of(module: Any) -> tuple[Any, ...]:
-    """What of a module's state decides on its graph: parts in training, and parameters that are trained."""
-    return (
-        tuple(one.training for one in module.modules()),
-        tuple(p.requires_grad for p in module.parameters()),
-    )

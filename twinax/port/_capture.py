@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import logging
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -21,10 +23,13 @@ from twinax.port._refusals import check_graph, explain
 from twinax.port._shapes import flatten, input_names
 
 KEPT = ("gru.input", "lstm.input", "rnn_tanh.input", "rnn_relu.input", "logsumexp.default")
-KEPT += ("softplus.default", "mish.default", "std.correction", "std_mean.correction")
-"""Operators that are not taken apart: recurrent ones would be written out over time, others lose finite gradients."""
+KEPT += ("softplus.default", "mish.default", "std.correction", "std_mean.correction", "linear.default")
+"""Operators that are not taken apart: recurrent ones would be written out over time, others lose finite gradients, and
+a linear layer of rows that do not lie in order would become a product for each of them."""
 IGNORED = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "implicit")
 """Options that say how an array lies in memory."""
+MANY_ROWS = 10**9
+"""More rows than any batch has."""
 BACKWARD = "_engine_run_backward"
 """What `backward` and `torch.autograd.grad` call."""
 
@@ -78,9 +83,15 @@ def capture(
     return Capture(program, exported, exported.call_spec.out_spec, names, shapes, dynamic and _is_dynamic(exported))
 
 
-def unbound(call: Any, module: Any) -> Any:
-    """A method of the very module as a function that is given it."""
-    return call.__func__ if getattr(call, "__self__", None) is module else call
+def unbound(call: Any, module: Any, inputs: int = 1) -> Any:
+    """A method of the very module as a function that is given it, unless it asks for the module besides."""
+    if getattr(call, "__self__", None) is not module:
+        return call
+    try:
+        inspect.signature(call).bind(module, *range(inputs))
+    except TypeError:
+        return call.__func__
+    return call
 
 
 def wrapped(module: Any, call: Callable[..., Any] | None) -> Any:
@@ -105,8 +116,19 @@ def _mixed(module: Any) -> bool:
     return len({one.training for one in module.modules()}) > 1
 
 
+_ONE_AT_A_TIME = threading.RLock()
+"""A capture changes what belongs to the process."""
+
+
 @contextlib.contextmanager
 def _capturing() -> Iterator[None]:
+    with _ONE_AT_A_TIME:
+        with _patched():
+            yield
+
+
+@contextlib.contextmanager
+def _patched() -> Iterator[None]:
     """Without PyTorch's warnings and logs about itself, and without checks that look at numbers, as distributions have.
 
     Every node remembers the person's own lines, also those of functions that are no module's `forward`.
@@ -208,12 +230,20 @@ def _result_shapes(exported: Any) -> tuple[tuple[int, ...] | None, ...]:
 def _is_dynamic(exported: Any) -> bool:
     """Whether every input kept an open first axis, and nothing random has the size of the example."""
     inputs = set(exported.graph_signature.user_inputs)
+    # A branch on the number of rows leaves a range; by itself any number from 2 on is open.
+    if not all(range.lower <= 2 and range.upper > MANY_ROWS for range in exported.range_constraints.values()):
+        return False
     for node in exported.graph.nodes:
-        if node.op == "placeholder" and node.name in inputs and not isinstance(node.meta["val"].shape[0], int):
+        if node.op == "placeholder" and node.name in inputs and _is_open(node.meta["val"].shape[0]):
             continue
         if (node.op == "placeholder" and node.name in inputs) or draws(node):
             return False
     return True
+
+
+def _is_open(size: Any) -> bool:
+    """Whether a size is any number, and not one that the graph was made for."""
+    return not isinstance(size, int) and size.node.maybe_as_int() is None
 
 
 def _node(node: Any) -> Node:

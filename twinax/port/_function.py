@@ -14,11 +14,11 @@ from twinax.bridge import to_jax
 from twinax.errors import TwinaxError, require
 from twinax.noise import key_draws
 from twinax.parity import Report
-from twinax.port._batches import flags_of
 from twinax.port._capture import Capture, capture, unbound
 from twinax.port._evaluate import evaluate
 from twinax.port._refusals import check_module
-from twinax.port._shapes import aligned, any_rows, as_tensors, flatten, more_rows, signature_of, unflatten
+from twinax.port._shapes import aligned, any_rows, as_tensors, flatten, has_rows, signature_of, unflatten
+from twinax.port._watch import differing, flags_of
 
 MANY = 5
 """Captures from which on a person is told that shapes keep changing."""
@@ -67,6 +67,8 @@ class Function:
         self.dynamic = dynamic
         """Whether a capture is to serve every size of the first axis; False once a graph has not allowed it."""
         self._captures: dict[Any, Capture] = {}
+        self.idle: frozenset[Any] = frozenset()
+        """Attributes of the module that were seen to make no difference."""
         self.example = as_tensors(example)
         """What it was made with, as tensors."""
         first = self.capture(self.example)
@@ -130,22 +132,30 @@ class Function:
 
     def capture(self, inputs: tuple[Any, ...]) -> Capture:
         """The program for inputs of these shapes and the module's switches of now, captured when they are first met."""
-        flags = flags_of(self.module)
-        if self.dynamic and (found := self._captures.get((signature_of(inputs, rows=False), flags))):
-            return found
-        signature = (signature_of(inputs), flags)
-        if signature not in self._captures:
-            example = self.example if not self._captures else _like(self.example, inputs)
-            if self.dynamic:
-                made = capture(self.module, more_rows(example), self.call, any_rows(example))
-                if made.any_rows:
-                    self._captures[signature_of(inputs, rows=False), flags] = made
-                    return made
-                self.dynamic = False
-            self._captures[signature] = capture(self.module, example, self.call)
-            if len(self._captures) == MANY:
-                _tell(self._captures)
-        return self._captures[signature]
+        flags = flags_of(self.module, self.idle)
+        rows = self.dynamic and has_rows(inputs)
+        key = signature_of(inputs, rows=not rows), flags
+        if key in self._captures:
+            return self._captures[key]
+        example = self.example if not self._captures else _like(self.example, inputs)
+        if rows:
+            made = capture(self.module, example, self.call, any_rows(example))
+            if made.any_rows:
+                return self._keep(*key, made)
+            self.dynamic = False
+        return self._keep(signature_of(inputs), flags, capture(self.module, example, self.call))
+
+    def _keep(self, signature: Any, flags: Any, made: Capture) -> Capture:
+        """Keep a capture; one that came out as another did shows which attributes of the module do not matter."""
+        for (other, before), old in self._captures.items():
+            if other == signature and old.program.equals(made.program):
+                self.idle |= differing(before, flags)
+                made, flags = old, flags_of(self.module, self.idle)
+                break
+        self._captures[signature, flags] = made
+        if len({id(one) for one in self._captures.values()}) == MANY:
+            _tell()
+        return made
 
     @property
     def changed(self) -> frozenset[str]:
@@ -180,11 +190,11 @@ def _array(leaf: Any) -> Any:
     )
 
 
-def _tell(captures: Mapping[Any, Capture]) -> None:
+def _tell() -> None:
     import warnings
 
     warnings.warn(
-        f"inputs came in {len(captures)} different shapes, each of which is captured and compiled anew; pad them to a "
+        f"inputs came in {MANY} different shapes, each of which is captured and compiled anew; pad them to a "
         "few sizes, or give numbers that change as tensors",
         stacklevel=4,
     )

@@ -50,6 +50,10 @@ class Managed:
         """The settings of now for a parameter."""
         return self.optimizer.param_groups[self._groups[name]]
 
+    def place(self, name: str) -> int:
+        """Which group a parameter is in."""
+        return self._groups[name]
+
     def switches(self) -> tuple[Any, ...]:
         """What of the settings a program is compiled for."""
         return tuple(static_part(group) for group in self.optimizer.param_groups)
@@ -63,19 +67,21 @@ class Managed:
         return self._rules[key]
 
     def numbers(self, names: Sequence[str]) -> np.ndarray:
-        """What the rules read in this step, a row for each parameter."""
-        made: dict[tuple[int, int], Sequence[float]] = {}
-        for name in names:  # most parameters share their group and their count
-            key = self._groups[name], self.counts[name]
-            if key not in made:
-                made[key] = self.rule(name).numbers(self.group(name), self.counts[name])
-        rows = np.zeros((len(names), max((len(row) for row in made.values()), default=0)))
-        for place, name in enumerate(names):
-            row = made[self._groups[name], self.counts[name]]
-            rows[place, : len(row)] = row
-        return rows
+        """What the rule of parameters of one group reads in this step: once, or a row for each if some of them had
+        more updates than others."""
+        counts = [self.counts[name] for name in names]
+        rule, group = self.rule(names[0]), self.group(names[0])
+        if counts.count(counts[0]) == len(counts):
+            return np.array(rule.numbers(group, counts[0]))
+        return np.array([rule.numbers(group, count) for count in counts])
 
-    def pull(self) -> None:
+    def count(self, names: Sequence[str]) -> None:
+        """These parameters were updated once more."""
+        counts = self.counts
+        for name in names:
+            counts[name] += 1
+
+    def pull(self) -> dict[str, dict[str, Any]]:
         """Take over what PyTorch's optimizer remembers."""
         self.memory: dict[str, dict[str, Any]] = {}
         for name, p in self.parameters.items():
@@ -87,6 +93,7 @@ class Managed:
             }
             begun = any(value is not None for value in held.values())
             self.counts[name] = int(state["step"]) if "step" in state else int(begun)
+        return self.memory
 
     def push(self) -> None:
         """Give PyTorch's optimizer what is remembered, so that it could go on."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from twinax.noise import Draw
 
 
@@ -78,6 +80,15 @@ class Program:
     changed: Mapping[str, Any]
     draws: Mapping[str, Draw] = field(default_factory=dict)
     """Random arrays that nodes read, by the names of the nodes."""
+
+    def equals(self, other: Program) -> bool:
+        """Whether another program computes the same in the same way."""
+        if repr((self.nodes, self.results, self.changed)) != repr((other.nodes, other.results, other.changed)):
+            return False
+        pairs = zip(self.constants.items(), other.constants.items(), strict=False)
+        return len(self.constants) == len(other.constants) and all(
+            a == b and np.array_equal(x, y) for (a, x), (b, y) in pairs
+        )
 
     def operators(self) -> dict[str, int]:
         """How often each operator is called, the most frequent first."""

@@ -59,23 +59,26 @@ def as_tensors(tree: Any) -> Any:
 
 def signature_of(tree: Any, rows: bool = True) -> Signature:
     """Structure, shapes, kinds of dtypes, and everything that is no array as it is; perhaps without how many rows there
-    are, which is None where not all arrays have equally many."""
+    are."""
     leaves, structure = flatten(tree)
-    shapes = [tuple(leaf.shape) for leaf in leaves if hasattr(leaf, "shape")]
-    if not rows and (not shapes or len({shape[:1] for shape in shapes}) > 1 or not shapes[0]):
-        return (None,)
     first = 0 if rows else 1
     return (
         structure,
         rows,
-        *((tuple(leaf.shape)[first:], kind(leaf)) if hasattr(leaf, "shape") else leaf for leaf in leaves),
+        *((tuple(leaf.shape)[first:], kind(leaf)) if hasattr(leaf, "shape") else (type(leaf), leaf) for leaf in leaves),
     )
+
+
+def has_rows(tree: Any) -> bool:
+    """Whether all arrays have equally many rows, and more than one: code often takes a single row apart."""
+    sizes = {tuple(leaf.shape)[:1] for leaf in flatten(tree)[0] if hasattr(leaf, "shape")}
+    return len(sizes) == 1 and sizes != {()} and sizes.pop()[0] > 1
 
 
 def more_rows(example: Any, least: int = 4) -> Any:
     """An example with several rows: of one row a capture would take that there is only ever one."""
     leaves, structure = flatten(example)
-    few = [leaf for leaf in leaves if hasattr(leaf, "shape") and 0 < leaf.shape[0] < 2]
+    few = [leaf for leaf in leaves if hasattr(leaf, "shape") and leaf.ndim and leaf.shape[0] == 1]
     made = [leaf.repeat(least, *[1] * (leaf.ndim - 1)) if few and hasattr(leaf, "shape") else leaf for leaf in leaves]
     return unflatten(made, structure)
 

@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.tree_util as jtu
 import numpy as np
 
-from twinax.bridge import ParameterSync, to_jax, to_torch
+from twinax.bridge import ParameterSync, to_jax, to_numpy, to_torch
 from twinax.errors import TwinaxError, require
-from twinax.noise import key_draws
-from twinax.port._batches import flags_of, to_arrays
+from twinax.port._batches import key_of, rebuilt, to_arrays
+from twinax.port._blocks import Block, blocks_of
 from twinax.port._capture import Capture, unbound
-from twinax.port._evaluate import evaluate
 from twinax.port._function import Function
 from twinax.port._memory import Managed
 from twinax.port._profile import Profile, profile
 from twinax.port._refusals import check_module
-from twinax.port._shapes import aligned, signature_of, unflatten
-from twinax.port._updates import Target, Update, clipped, global_norm
+from twinax.port._shapes import aligned
+from twinax.port._step_program import StepProgram
+from twinax.port._updates import Target, Update
+from twinax.port._watch import Watch
 
 Info = dict[str, Any]
-
-
-@dataclass
-class Compiled:
-    """A program for batches of one kind, and what it needs on the host."""
-
-    run: Callable[..., Any]
-    trained: tuple[tuple[str, ...], ...]
-    """Of each update that takes part, the parameters that it moves."""
-    scalars: list[str]
-    """Names of the numbers in its first result, in order."""
 
 
 class Step:
@@ -73,15 +63,18 @@ class Step:
         updates = self.updates_of(loss, optimizer, clip_norm, clip_value)
         self.updates = tuple(replace(one, loss=unbound(one.loss, module)) for one in updates)
         self.targets = tuple(targets)
+        if not 0 <= seed < 2**32:
+            raise TwinaxError(f"the seed is {seed}; it must be at least 0 and below {2**32}")
         self.seed = seed
         self.check = check
         self.steps = 0
         """Steps done."""
         self.managed = [Managed(update.optimizer, module) for update in self.updates]
-        self._moved = _moved(module, self.managed, self.targets)
-        self._sync = ParameterSync({name: p for name, p in module.named_parameters() if name in self._moved})
+        self._blocks = blocks_of(module, self.managed, self.targets)
         self._functions: list[Function | None] = [None] * len(self.updates)
-        self._programs: dict[Any, Compiled] = {}
+        self._programs: dict[Any, StepProgram] = {}
+        self._proven: list[Capture] = []
+        self._watch = Watch(module)
         self._first: Any = None
         self.pull()
         for managed in self.managed:
@@ -92,26 +85,36 @@ class Step:
         self._check_unchanged()
         self._first = batch if self._first is None else self._first
         batch = aligned(batch, self._first)
-        active = tuple(k for k, update in enumerate(self.updates) if (self.steps + 1) % update.every == 0)
-        following = tuple(k for k, target in enumerate(self.targets) if (self.steps + 1) % target.every == 0)
-        arrays, rebuild = to_arrays(batch)
-        program = self._program(batch, rebuild, active, following)
-        numbers = [self.managed[k].numbers(names) for k, names in zip(active, program.trained, strict=True)]
-        scalars, extra, flat, state = program.run(
-            self._state, arrays, numbers, np.uint32(self.seed), np.int32(self.steps * len(self.updates))
+        active = tuple([k for k, update in enumerate(self.updates) if (self.steps + 1) % update.every == 0])
+        following = tuple([k for k, target in enumerate(self.targets) if (self.steps + 1) % target.every == 0])
+        program = self._program(batch, active, following)
+        numbers = {
+            k: {b: self.managed[k].numbers(part) for b, part in parts.items()} for k, parts in program.trained.items()
+        }
+        changed = {name: self._buffers[name] for name in program.changed}
+        scalars, extra, made = program.run(
+            {**self._moving, "buffers": changed},
+            {"parameters": self._fixed, "buffers": {name: self._buffers[name] for name in program.kept}},
+            to_arrays(batch),
+            numbers,
+            np.uint32(self.seed),
+            np.uint32(self.steps * len(self.updates)),
         )
-        values = np.asarray(scalars)
-        self._state = state
+        # At once: what was given up for it is gone, whatever interrupts the rest.
+        self._buffers |= made.pop("buffers")
+        self._moving = made
+        values = np.asarray(scalars).tolist()
         if not values[0]:
             raise TwinaxError(self._not_finite(program, values))
-        self._flat = flat
-        self.push_parameters()
+        self._give_parameters(program.changed)
         self.steps += 1
-        for k, names in zip(active, program.trained, strict=True):
-            setattr(self.managed[k].optimizer, "_opt_called", True)  # noqa: B010  (a scheduler asks for it)
-            for name in names:
-                self.managed[k].counts[name] += 1
-        return {**dict(zip(program.scalars[1:], values[1:].tolist(), strict=True)), **jax.tree.map(np.asarray, extra)}
+        for k, parts in program.trained.items():
+            managed = self.managed[k]
+            setattr(managed.optimizer, "_opt_called", True)  # noqa: B010  (a scheduler asks for it)
+            for part in parts.values():
+                managed.count(part)
+        info = dict(zip(program.scalars, values[1:], strict=True))
+        return {**info, **jax.tree.map(np.asarray, extra)} if extra else info
 
     @staticmethod
     def updates_of(loss: Any, optimizer: Any, clip_norm: float = 0.0, clip_value: float = 0.0) -> tuple[Update, ...]:
@@ -121,29 +124,28 @@ class Step:
     # What the module and the step have of each other
 
     def numbers(self) -> dict[str, Any]:
-        """Parameters, buffers and what optimizers remember, as JAX arrays by name."""
-        return self._state
+        """Parameters, buffers and what optimizers remember, as arrays by name: copies."""
+        parameters = dict(self._fixed)
+        for block, flat in zip(self._blocks, self._moving["blocks"], strict=True):
+            parameters |= block.split(np.array(flat))
+        memory = [self._memory_by_name(k) for k in range(len(self.managed))]
+        return {"parameters": parameters, "buffers": jax.tree.map(np.array, self._buffers), "memory": memory}
 
     def pull(self) -> None:
         """Take over the numbers that the module and its optimizers have now."""
-        for managed in self.managed:
-            managed.pull()
-        self._state = {
-            "parameters": {name: _taken(p) for name, p in self.module.named_parameters()},
-            "buffers": {name: _taken(b) for name, b in self.module.named_buffers()},
-            "memory": [managed.memory for managed in self.managed],
-        }
-        self._flat = None
-        self._remember_versions()
+        own = dict(self.module.named_parameters())
+        self._syncs = [ParameterSync([own[name] for name in block.names]) for block in self._blocks]
+        named = {name: _taken(p) for name, p in own.items()}
+        moved = {name for block in self._blocks for name in block.names}
+        self._fixed = {name: x for name, x in named.items() if name not in moved}
+        self._buffers = {name: _taken(b) for name, b in self.module.named_buffers()}
+        self._moving: dict[str, Any] = {"blocks": [jnp.array(block.join(named)) for block in self._blocks]}
+        self._moving["memory"] = [self._pulled(k) for k in range(len(self.managed))]
+        self._watch.remember()
 
     def push_parameters(self) -> None:
-        """Give the module what the last step made, in one copy; every step does."""
-        if self._flat is None:
-            self._sync.push({name: self._state["parameters"][name] for name in self._sync.names})
-        else:
-            self._sync.push(self._flat)
-        self._give_buffers()
-        self._remember_versions()
+        """Give the module what the last step made, a copy for each block; every step does."""
+        self._give_parameters(self._buffers)
 
     def push(self) -> None:
         """Give the module and its optimizers the step's numbers; after every step the module has them anyway."""
@@ -151,46 +153,70 @@ class Step:
         for k in range(len(self.managed)):
             self._give_memory(k)
 
-    def _give_buffers(self) -> None:
-        import torch
+    def _give_parameters(self, buffers: Iterable[str]) -> None:
+        for sync, flat in zip(self._syncs, self._moving["blocks"], strict=True):
+            sync.push(flat)
+        if buffers:
+            import torch
 
-        changed = self._changed_buffers
-        if not changed:
-            return
-        named = dict(self.module.named_buffers())
-        with torch.no_grad():
-            for name in changed:
-                named[name].copy_(to_torch(self._state["buffers"][name]))
+            named = dict(self.module.named_buffers())
+            with torch.no_grad():
+                for name in buffers:
+                    named[name].copy_(to_torch(self._buffers[name]))
+        self._watch.remember_numbers()
+
+    def _memory_by_name(self, k: int) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {name: {} for name in self.managed[k].parameters}
+        for b, held in self._moving["memory"][k].items():
+            for key, flat in held.items():
+                for name, x in self._blocks[b].split(np.array(flat)).items():
+                    found[name][key] = x
+        return found
 
     def _give_memory(self, k: int) -> None:
-        self.managed[k].memory = self._state["memory"][k]
+        self.managed[k].memory = self._memory_by_name(k)
         self.managed[k].push()
 
-    def _remember_versions(self) -> None:
-        self._versions = {name: (id(p), p._version) for name, p in self.module.named_parameters()}
-        self._buffer_versions = _versions_of_buffers(self.module)
+    def _pulled(self, k: int) -> dict[int, dict[str, Any]]:
+        """What an optimizer remembers now, by block."""
+        memory = self.managed[k].pull()
+        own = {b: block for b, block in enumerate(self._blocks) if k in block.optimizers}
+        return {
+            b: {key: jnp.array(block.join({n: memory[n][key] for n in block.names})) for key in memory[block.names[0]]}
+            for b, block in own.items()
+        }
 
     def _check_unchanged(self) -> None:
-        for name, p in self.module.named_parameters():
-            if self._versions.get(name) != (id(p), p._version):
-                raise TwinaxError(
-                    f"the module's parameter '{name}' was changed outside of the step; call step.pull() to go on from "
-                    "the module's numbers, or step.push() to put the step's back"
-                )
+        """Refuse to go on if what the step trains is no longer what it made; what it only reads is read anew."""
         for managed in self.managed:
             managed.check_groups()
-        if self._buffer_versions != _versions_of_buffers(self.module):  # as sampling in training changes statistics
-            self._state["buffers"] = {name: _taken(b) for name, b in self.module.named_buffers()}
+        named = dict(self.module.named_parameters()) if (changed := self._watch.changed()) or self._fixed else {}
+        changed = [name for name in changed if name not in self._fixed or name not in named]
+        for sync, flat in zip(self._syncs, self._moving["blocks"], strict=True):
+            changed += [name] if (name := sync.changed(flat)) is not None else []
+        if changed:
+            raise TwinaxError(
+                f"the module's parameter '{changed[0]}' was changed outside of the step; call step.pull() to go on "
+                "from the module's numbers, or step.push() to put the step's back"
+            )
+        for name, kept in self._fixed.items():
+            if not _equal(named[name], kept):
+                self._fixed[name] = _taken(named[name])
+        for name, buffer in self.module.named_buffers():
+            if not _equal(buffer, self._buffers[name]):
+                self._buffers[name] = _taken(buffer)
+        if named:
+            self._watch.remember()
 
     def copied(self) -> Any:
         """All that a step changes, as a copy for `restore`."""
         counts = [dict(managed.counts) for managed in self.managed]
-        return jax.tree.map(jnp.array, self._state), counts, self.steps
+        return jax.tree.map(np.array, (self._moving, self._buffers)), counts, self.steps
 
     def restore(self, copied: Any) -> None:
         """Be again as at a copy."""
-        state, counts, self.steps = copied
-        self._state, self._flat = state, None
+        arrays, counts, self.steps = copied
+        self._moving, self._buffers = jax.tree.map(jnp.array, arrays)
         for managed, count in zip(self.managed, counts, strict=True):
             managed.counts = dict(count)
         self.push()
@@ -211,92 +237,60 @@ class Step:
             found = self._functions[k] = Function(self.module, (batch,), self.updates[k].loss)
         return found
 
-    @property
-    def _changed_buffers(self) -> set[str]:
-        return {name for one in self._functions if one is not None for name in one.changed}
+    def _idle(self) -> frozenset[Any]:
+        """Attributes of the module that were seen to make no difference to any loss."""
+        found = [one.idle for one in self._functions if one is not None]
+        return frozenset.intersection(*found) if found else frozenset()
 
-    def _program(self, batch: Any, rebuild: Any, active: tuple[int, ...], following: tuple[int, ...]) -> Compiled:
-        switches = tuple(self.managed[k].switches() for k in active)
-        key = (signature_of(batch), flags_of(self.module), active, following, switches)
-        if key not in self._programs:
-            captures = {}
-            for k in active:
-                function = self.function(k, batch)
-                captures[k] = function.capture((batch,))
-                _check_scalar(self.updates[k], captures[k])
-                if self.check:
-                    function.check(batch).raise_if_different()
-            self._programs[key] = self._compile(captures, following, rebuild)
-        return self._programs[key]
+    def _program(self, batch: Any, active: tuple[int, ...], following: tuple[int, ...]) -> StepProgram:
+        switches = tuple([self.managed[k].switches() for k in active])
+        key = (key_of(batch), self._watch.flags(self._idle()), active, following, switches)
+        found = self._programs.get(key)
+        if found is None or not found.is_current():
+            captures = {k: self.function(k, batch).capture((batch,)) for k in active}
+            # Where only attributes changed that make no difference, it is the program of before.
+            same = (key[0], *((k, id(one)) for k, one in captures.items()), active, following, switches)
+            found = self._programs.get(same)
+            if found is None or not found.is_current():
+                for k, capture in captures.items():
+                    _check_scalar(self.updates[k], capture)
+                    if self.check and capture not in self._proven:
+                        self.function(k, batch).check(batch).raise_if_different()
+                        self._proven.append(capture)
+                found = self._programs[same] = self._compile(captures, following, batch)
+            self._programs[key[0], self._watch.flags(self._idle()), active, following, switches] = found
+        self._adopt(active)
+        return found
 
-    def _compile(self, captures: Mapping[int, Capture], following: tuple[int, ...], rebuild: Any) -> Compiled:
+    def _adopt(self, active: Iterable[int]) -> None:
+        """Arrays that an optimizer remembers since it was set otherwise, such as with momentum, begin with zeros."""
+        for k in active:
+            for b, held in self._moving["memory"][k].items():
+                if set(self.managed[k].rule(self._blocks[b].names[0]).memory) - set(held):
+                    self._give_memory(k)
+                    self._moving["memory"][k] = self._pulled(k)
+                    break
+
+    def _compile(self, captures: Mapping[int, Capture], following: tuple[int, ...], batch: Any) -> StepProgram:
         frozen = {name for name, p in self.module.named_parameters() if not p.requires_grad}
         trained = {}
         for k, capture in captures.items():
-            reached = capture.program.reached() - frozen
-            trained[k] = tuple(name for name in self.managed[k].parameters if name in reached)
+            trained[k] = _parts(self._blocks, k, capture.program.reached() - frozen)
             if not trained[k]:
                 raise TwinaxError(
                     f"the loss '{self.updates[k].title}' reaches no parameter of its optimizer: what it is made of was "
                     "detached, or is frozen"
                 )
-        rules = {k: {name: self.managed[k].rule(name) for name in names} for k, names in trained.items()}
-        pairs = [(self.targets[k], self.targets[k].pairs(self._state["parameters"])) for k in following]
-        single = len(self.updates) == 1
-        labels: list[str] = []
+        rules = {k: {b: self.managed[k].rule(part[0]) for b, part in parts.items()} for k, parts in trained.items()}
+        named = dict(self.module.named_parameters())
+        pairs = [(self.targets[k], self.targets[k].pairs(named)) for k in following]
+        return StepProgram(self.updates, self._blocks, captures, trained, rules, pairs, rebuilt(batch))
 
-        def run(state: Any, arrays: Any, numbers: Any, seed: Any, first: Any) -> Any:
-            parameters, buffers = dict(state["parameters"]), dict(state["buffers"])
-            memory = [dict(one) for one in state["memory"]]
-            shown: dict[str, Any] = {}
-            leaves, guarded = rebuild(arrays), []
-            for place, (k, capture) in enumerate(captures.items()):
-                draws = key_draws(capture.program.draws, seed, first + k)
-                moved = {name: parameters[name] for name in trained[k]}
-
-                def loss(moved: Any, capture=capture, draws=draws, parameters=parameters, buffers=buffers):
-                    results, changed = evaluate(capture.program, {**parameters, **moved}, buffers, leaves, draws)
-                    result = unflatten(results, capture.outputs)
-                    value, aux = result if isinstance(result, tuple) else (result, {})
-                    return value.reshape(()), (aux, changed)
-
-                (value, (aux, changed)), gradients = jax.value_and_grad(loss, has_aux=True)(moved)
-                norm = global_norm(gradients)
-                guarded += [value, norm.astype(value.dtype)]
-                update = self.updates[k]
-                gradients = clipped(gradients, norm, update.clip_norm, update.clip_value)
-                for row, name in enumerate(trained[k]):
-                    p = parameters[name]
-                    own = [jnp.asarray(x, p.dtype) for x in numbers[place][row]][: rules[k][name].width]
-                    parameters[name], memory[k][name] = rules[k][name].update(p, gradients[name], memory[k][name], own)
-                buffers.update(changed)
-                names = (
-                    ("loss", "grad_norm", "")
-                    if single
-                    else (update.title, f"{update.title}/grad_norm", f"{update.title}/")
-                )
-                shown |= {names[0]: value, names[1]: norm, **{names[2] + key: x for key, x in aux.items()}}
-            for target, followers in pairs:
-                for name, source in followers.items():
-                    old, new = parameters[name], parameters[source]
-                    parameters[name] = new if target.tau == 1 else old + target.tau * (new - old)
-            scalars = {name: jnp.asarray(x) for name, x in shown.items() if jtu.all_leaves([x]) and jnp.ndim(x) == 0}
-            fine = jnp.isfinite(jnp.stack(guarded)).all()
-            made = {"parameters": parameters, "buffers": buffers, "memory": memory}
-            kept = jax.tree.map(lambda new, old: new if new is old else jnp.where(fine, new, old), made, state)
-            labels[:] = ["fine", *scalars]
-            packed = jnp.stack([x.astype(guarded[0].dtype) for x in (fine, *scalars.values())])
-            extra = {name: x for name, x in shown.items() if name not in scalars}
-            flat = self._sync.ravel({name: kept["parameters"][name] for name in self._sync.names})
-            return packed, extra, flat, kept
-
-        return Compiled(jax.jit(run, donate_argnums=0), tuple(trained.values()), labels)
-
-    def _not_finite(self, program: Compiled, values: np.ndarray) -> str:
-        first = next(name for name, x in zip(program.scalars[1:], values[1:], strict=True) if not np.isfinite(x))
-        value = values[program.scalars.index(first)]
+    def _not_finite(self, program: StepProgram, values: Sequence[float]) -> str:
+        wrong = [(name, x) for name, x in zip(program.scalars, values[1:], strict=True) if not isfinite(x)]
+        name, value = next((one for one in wrong if one[0] in program.guarded), ("the gradient", float("nan")))
         return (
-            f"'{first}' is {value:g} in step {self.steps + 1}; the module and its optimizers are as they were before it"
+            f"'{name}' is {value:g} in step {self.steps + 1}; the module and its optimizers are as they were before it"
         )
 
     # Files
@@ -325,16 +319,19 @@ def _updates(loss: Any, optimizer: Any, clip_norm: float = 0.0, clip_value: floa
         raise TwinaxError("a step takes a loss function and an optimizer, or a list of twinax.port.Update")
     if optimizer is not None or clip_norm or clip_value:
         raise TwinaxError("each Update has its own optimizer and clipping; give them there")
+    owners = [id(one.optimizer) for one in updates]
+    if len(set(owners)) < len(owners):
+        raise TwinaxError("two updates share one optimizer; give each its own, or add their losses up in one")
     titles = [one.title for one in updates]
     if twice := next((title for title in titles if titles.count(title) > 1), None):
         raise TwinaxError(f"two updates are called '{twice}'; give each a name of its own")
     return updates
 
 
-def _moved(module: Any, managed: Iterable[Managed], targets: Iterable[Target]) -> set[str]:
-    """Parameters that a step may change."""
-    found = {name for one in managed for name in one.parameters}
-    return found | {name for target in targets for name in target.pairs(dict(module.named_parameters()))}
+def _parts(blocks: Sequence[Block], k: int, reached: Collection[str]) -> dict[int, tuple[str, ...]]:
+    """Of each block of an optimizer, what its loss reaches."""
+    own = {b: tuple(name for name in block.names if name in reached) for b, block in enumerate(blocks)}
+    return {b: part for b, part in own.items() if part and k in blocks[b].optimizers}
 
 
 def _check_precision(module: Any) -> None:
@@ -360,9 +357,9 @@ def _check_precision(module: Any) -> None:
             )
 
 
-def _versions_of_buffers(module: Any) -> list[Any]:
-    """Of running statistics only the count of batches has one, but it is there."""
-    return [(id(b), b._version) for b in module.buffers()]
+def _equal(tensor: Any, kept: Any) -> bool:
+    """Whether a tensor has the numbers that are kept of it."""
+    return np.array_equal(to_numpy(tensor.detach()), np.asarray(kept), equal_nan=tensor.is_floating_point())
 
 
 def _taken(tensor: Any) -> Any:
@@ -381,8 +378,7 @@ def _serve(step: Step, managed: Managed) -> None:
     def take(*_: Any) -> None:
         one = weak()
         if one is not None:
-            one.managed[k].pull()
-            one._state["memory"][k] = one.managed[k].memory
+            one._moving["memory"][k] = one._pulled(k)
 
     managed.optimizer.register_state_dict_pre_hook(give)
     managed.optimizer.register_step_pre_hook(give)

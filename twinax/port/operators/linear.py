@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from twinax.port._products import product, rows
 from twinax.port._table import operator
 
 
 @operator("aten.mm.default", "aten.bmm.default", "aten.matmul.default", "aten.mv.default", "aten.dot.default")
 def matmul(a, b):
-    return a @ b
+    return product(a, b)
 
 
 @operator("aten.vdot.default")
@@ -19,13 +20,15 @@ def vdot(a, b):
 
 @operator("aten.linear.default")
 def linear(x, weight, bias=None):
-    y = x @ weight.T
-    return y if bias is None else y + bias
+    if weight.ndim == 1:
+        return x @ weight
+    y = product(x.reshape(-1, x.shape[-1]), weight.T).reshape(*x.shape[:-1], weight.shape[0])
+    return y if bias is None else y + rows(bias, y.shape)
 
 
 @operator("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")
 def add_product(x, a, b, *, beta=1, alpha=1):
-    return weighted_sum(x, a @ b, beta, alpha)
+    return weighted_sum(x, product(a, b), beta, alpha)
 
 
 @operator("aten.addbmm.default")
@@ -43,6 +46,7 @@ def weighted_sum(x, product, beta, alpha):
     product = product if alpha == 1 else alpha * product
     if beta == 0:
         return jnp.broadcast_to(product, jnp.broadcast_shapes(product.shape, x.shape))
+    x = rows(x, product.shape) if x.ndim == 1 and product.ndim == 2 else x
     return (x if beta == 1 else beta * x) + product
 
 

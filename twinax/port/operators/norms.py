@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from twinax.errors import TwinaxError
+from twinax.port._products import rows
 from twinax.port._table import operator
 
 
@@ -15,7 +16,8 @@ from twinax.port._table import operator
 def native_layer_norm(x, shape, weight, bias, eps):
     axes = tuple(range(x.ndim - len(shape), x.ndim))
     y, mean, rstd, _ = standardised(x, axes, eps)
-    return affine(y, weight, bias), lax.stop_gradient(mean), lax.stop_gradient(rstd)
+    scale, offset = (one if one is None or one.ndim > 1 else rows(one, x.shape) for one in (weight, bias))
+    return affine(y, scale, offset), lax.stop_gradient(mean), lax.stop_gradient(rstd)
 
 
 @operator("aten.native_group_norm.default")
