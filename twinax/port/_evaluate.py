@@ -39,7 +39,12 @@ PYTHON = {
 }
 """What Python itself does to sizes, and to results that come together."""
 ASSERTIONS = frozenset(
-    {"aten._assert_async.msg", "aten._assert_scalar.default", "aten.sym_constrain_range_for_size.default"}
+    {
+        "aten._assert_async.msg",
+        "aten._assert_scalar.default",
+        "aten._assert_tensor_metadata.default",
+        "aten.sym_constrain_range_for_size.default",
+    }
 )
 """What checks numbers and gives nothing; a compiled program cannot raise."""
 
