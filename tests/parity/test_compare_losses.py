@@ -177,3 +177,21 @@ def test_what_cannot_be_compared_is_refused(networks, batch):
         parity.compare_losses(loss_torch, Jax(), {"n": np.arange(3)}, batch)
     with pytest.raises(UnknownName, match="float16"):
         parity.compare_losses(loss_torch, Jax(), networks, batch, dtype="float16")
+
+
+def test_terms_of_one_side_alone_may_help_without_being_a_difference():
+    def loss(weight):
+        def made(p, x):
+            first, second = (p["a"] * x).sum(), (p["b"] * x**2).sum()
+            return first + weight * second, {"first": first, "second": second}
+
+        return made
+
+    networks, x = {"a": np.ones(3), "b": np.full(3, 2.0)}, np.arange(1.0, 4.0)
+    alone = loss(1.0)
+    report = parity.compare_losses(loss(1.0), lambda p, x: alone(p, x)[0], networks, x, common_terms=True)
+    assert report.ok and not any("first" in row.item for row in report.rows)
+    assert not parity.compare_losses(loss(1.0), lambda p, x: alone(p, x)[0], networks, x).ok
+    lacking = loss(0.0)
+    report = parity.compare_losses(loss(1.0), lambda p, x: lacking(p, x)[0], networks, x, common_terms=True)
+    assert report.first_difference.item == "loss" and "plus -1 times 'second'" in report.hint

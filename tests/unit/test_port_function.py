@@ -236,3 +236,16 @@ def test_numbers_beside_arrays_are_part_of_what_is_compiled():
     function = tx.port.function(small(), X, 2.0, loss=lambda module, x, scale: module(x).sum() * scale)
     one, two = (function(function.params, X.numpy(), scale) for scale in (2.0, 4.0))
     np.testing.assert_allclose(2 * one, two, rtol=1e-6)
+
+
+def test_a_distribution_of_integers_is_captured():
+    """Its `.long()` of what is long already leaves an assertion in the graph."""
+    batch = {"x": torch.randn(5, 3), "action": torch.randint(0, 4, (5,))}
+
+    def loss(module, batch):
+        return torch.distributions.Categorical(logits=module(batch["x"])).log_prob(batch["action"]).mean()
+
+    torch.manual_seed(0)
+    module = torch.nn.Linear(3, 4)
+    made = tx.port.function(module, batch, loss=loss)
+    assert np.isclose(made(made.params, batch), loss(module, batch).item(), rtol=1e-5)

@@ -97,8 +97,9 @@ def not_as_recorded(row: Row, line: Recorded, ours: Said, clip_norm: float, trai
         if clip_norm and line.grad_norm is not None and math.isclose(line.grad_norm, clip_norm, rel_tol=1e-3):
             return "the recorded gradients were clipped already; call recorder.step before clip_grad_norm_."
         return (
-            f"{start} the loss is the same and its gradient is not, so something is detached on one side only, or "
-            "gradients were not set to 0 before loss.backward()."
+            f"{start} the loss is the same and its gradient is not (norm {line.grad_norm or 0.0:.6g} in the record and "
+            f"{ours.norm:.6g} here), so something is detached on one side only, a part that is about 0 has another "
+            "factor, or gradients were not set to 0 before loss.backward()."
         )
     values = {"record": _values(line.terms, line.loss), "jax": _values(ours.terms, ours.loss)}
     cause = likely_cause(replace(row, rung="values"), Evidence(values, {}))
