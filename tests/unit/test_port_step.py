@@ -115,7 +115,7 @@ def test_groups_schedulers_frozen_parameters_and_clipping_compile_once(doubles):
         assert math.isclose(step(batch)["grad_norm"], norm.item(), rel_tol=1e-12)
         scheduler.step()
         assert distance(mine, theirs) < 1e-13
-    assert len(step._programs) == 1
+    assert len(set(map(id, step._programs.values()))) == 1
     assert optimizer.param_groups[0]["lr"] == reference.param_groups[0]["lr"] < 0.1
 
 
