@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from typing import Any
 
@@ -10,9 +11,11 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax import ops
+from twinax.bridge import to_torch
 from twinax.errors import TwinaxError, require
 from twinax.networks import Graph, Items, KHot, NetworkSpec, Tokens
 from twinax.port._function import Function, function
+from twinax.port._reference import doubles
 from twinax.port._shapes import flatten, unflatten
 
 
@@ -88,20 +91,36 @@ class Ported(eqx.Module):
             return self._in_torch(self.parameters, inputs)
         return self._in_numpy(inputs)
 
+    def module(self) -> Any:
+        """The person's own module, a copy, with these weights."""
+        import torch
+
+        made = copy.deepcopy(self.function.module)
+        with torch.no_grad():
+            for name, p in made.named_parameters():
+                p.copy_(to_torch(self.parameters[name]))
+        return made
+
     def _in_torch(self, parameters: Any, inputs: Any) -> Any:
         import torch
 
         module = self.function.module
         dtype = next(iter(parameters.values())).dtype
         buffers = {name: _as(b, dtype) for name, b in module.named_buffers()}
-        return torch.func.functional_call(module, {**parameters, **buffers}, tuple(_as(x, dtype) for x in inputs))
+        # Code that asks for float32, as `x.float()` does, gets doubles where the weights are doubles: a proof needs them.
+        with doubles() if dtype == torch.float64 else contextlib.nullcontext():
+            return torch.func.functional_call(module, {**parameters, **buffers}, tuple(_as(x, dtype) for x in inputs))
 
     def _in_numpy(self, inputs: Any) -> Any:
         import torch
 
         with torch.no_grad():
-            parameters = {name: torch.from_numpy(np.ascontiguousarray(x)) for name, x in self.parameters.items()}
-            found = self._in_torch(parameters, tuple(torch.from_numpy(np.ascontiguousarray(x)) for x in inputs))
+            parameters = {
+                name: torch.from_numpy(np.require(x, requirements="CW")) for name, x in self.parameters.items()
+            }
+            found = self._in_torch(
+                parameters, tuple(torch.from_numpy(np.require(x, requirements="CW")) for x in inputs)
+            )
         leaves, structure = flatten(found)
         return unflatten([x.numpy() for x in leaves], structure)
 

@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from twinax.errors import TwinaxError
 from twinax.port._capture import Capture, wrapped
 from twinax.port._evaluate import ASSERTIONS
+from twinax.port._lines import line_of_error
+from twinax.port._refusals import at
 from twinax.port._shapes import flatten
 from twinax.port._table import OPERATORS
 
@@ -32,14 +35,30 @@ class Answer:
 
 def own_answer(function: Any, inputs: Any, weights: Weights | None, wide: bool) -> Answer:
     """What the person's module or loss says; the module is then as it was."""
+    try:
+        return _own_answer(function, inputs, weights, wide, True)
+    except RuntimeError:  # code may refuse inputs that are differentiated; then only parameters are
+        pass
+    try:
+        return _own_answer(function, inputs, weights, wide, False)
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
+        where = "in float64, where the proof needs it" if wide else "in the proof"
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        raise TwinaxError(
+            f"the module can be captured but does not run {where}: {said}{at(line_of_error(error))}; let it take the "
+            "dtype of what it is given, or leave the proof out with check=False"
+        ) from error
+
+
+def _own_answer(function: Any, inputs: Any, weights: Weights | None, wide: bool, differentiated: bool) -> Answer:
     import torch
 
     module = function.module
-    leaves, structure = _leaves(inputs, wide)
+    leaves, structure = _leaves(inputs, wide, differentiated)
     parameters = {name: _leaf(p, wide, p.requires_grad) for name, p in module.named_parameters()}
     held = {f"module.{name}": p for name, p in parameters.items()}
     held |= {f"module.{name}": _leaf(b, wide, False) for name, b in module.named_buffers()}
-    with _as_it_was(module), torch.enable_grad(), _doubles() if wide else contextlib.nullcontext():
+    with _as_it_was(module), torch.enable_grad(), doubles() if wide else contextlib.nullcontext():
         # In the very module, so that code which reaches it another way (agent.policy) sees the same numbers.
         result = torch.func.functional_call(wrapped(module, function.call), held, structure(leaves))
         outputs, _ = flatten(result)
@@ -63,7 +82,7 @@ def graph_answer(
     import torch
 
     program = capture.program
-    with torch.enable_grad(), _doubles() if wide else contextlib.nullcontext():
+    with torch.enable_grad(), doubles() if wide else contextlib.nullcontext():
         leaves, _ = _leaves(inputs, wide)
         parameters = {name: _leaf(p, wide, p.requires_grad) for name, p in function.module.named_parameters()}
         buffers = {name: _leaf(b, wide, False) for name, b in function.module.named_buffers()}
@@ -146,12 +165,12 @@ def _kept(name: str, value: Any) -> Any:
     return copy.copy(value) if own and type(value) in (list, dict, set) else value
 
 
-def _leaves(inputs: Any, wide: bool) -> tuple[list[tuple[str, Any]], Any]:
+def _leaves(inputs: Any, wide: bool, differentiated: bool = True) -> tuple[list[tuple[str, Any]], Any]:
     """Inputs as fresh tensors that can be differentiated by, with names, and what puts them back in their tree."""
     from torch.utils import _pytree
 
     leaves, structure = flatten(inputs)
-    named = [(f"input {k}", _leaf(x, wide, True)) for k, x in enumerate(leaves)]
+    named = [(f"input {k}", _leaf(x, wide, differentiated)) for k, x in enumerate(leaves)]
     return named, lambda pairs: _pytree.tree_unflatten([x for _, x in pairs], structure)
 
 
@@ -177,7 +196,7 @@ def _plain(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _doubles() -> Iterator[None]:
+def doubles() -> Iterator[None]:
     """Inside, PyTorch makes doubles wherever code asks for narrower floats, also of tensors that are no parameters."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
