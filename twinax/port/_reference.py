@@ -22,6 +22,9 @@ Weights = Callable[[list[Any]], list[Any]]
 """From outputs to what each is weighed with before they are added up and differentiated; None for what does not
 count."""
 
+FAILURES = (RuntimeError, AssertionError, TypeError, ValueError)
+"""What code raises that does not like what it is given."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -37,11 +40,11 @@ def own_answer(function: Any, inputs: Any, weights: Weights | None, wide: bool) 
     """What the person's module or loss says; the module is then as it was."""
     try:
         return _own_answer(function, inputs, weights, wide, True)
-    except RuntimeError:  # code may refuse inputs that are differentiated; then only parameters are
+    except FAILURES:  # code may refuse inputs that are differentiated; then only parameters are
         pass
     try:
         return _own_answer(function, inputs, weights, wide, False)
-    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
+    except FAILURES as error:
         where = "in float64, where the proof needs it" if wide else "in the proof"
         said = " ".join(str(error).split())[:200] or type(error).__name__
         raise TwinaxError(
