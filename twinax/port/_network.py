@@ -107,7 +107,7 @@ class Ported(eqx.Module):
         module = self.function.module
         dtype = next(iter(parameters.values())).dtype
         buffers = {name: _as(b, dtype) for name, b in module.named_buffers()}
-        # Code that asks for float32, as `x.float()` does, gets doubles where the weights are doubles: a proof needs them.
+        # Code that asks for float32, as `x.float()` does, gets doubles where the weights are: a proof needs them.
         with doubles() if dtype == torch.float64 else contextlib.nullcontext():
             return torch.func.functional_call(module, {**parameters, **buffers}, tuple(_as(x, dtype) for x in inputs))
 
@@ -115,12 +115,8 @@ class Ported(eqx.Module):
         import torch
 
         with torch.no_grad():
-            parameters = {
-                name: torch.from_numpy(np.require(x, requirements="CW")) for name, x in self.parameters.items()
-            }
-            found = self._in_torch(
-                parameters, tuple(torch.from_numpy(np.require(x, requirements="CW")) for x in inputs)
-            )
+            parameters = {name: _tensor(x) for name, x in self.parameters.items()}
+            found = self._in_torch(parameters, tuple(map(_tensor, inputs)))
         leaves, structure = flatten(found)
         return unflatten([x.numpy() for x in leaves], structure)
 
@@ -152,6 +148,12 @@ def refuse_state(made: Function) -> None:
 
 def _rows(x: Any) -> Any:
     return np.repeat(np.asarray(x), 4, 0)
+
+
+def _tensor(x: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(np.require(x, requirements=["C", "W"]))
 
 
 def _as(x: Any, dtype: Any) -> Any:
