@@ -20,7 +20,7 @@ X = torch.linspace(-1, 1, 20).reshape(5, 4)
 Y = torch.linspace(0, 1, 10).reshape(5, 2)
 
 
-def small() -> torch.nn.Module:
+def small() -> Any:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
 
@@ -309,3 +309,23 @@ def test_the_order_of_a_dictionary_is_that_of_the_first_one():
     with pytest.raises(TwinaxError, match="inputs are arranged as .*, but those of the example as") as found:
         function(function.params, {"x": X.numpy()})
     assert "\n" not in str(found.value)
+
+
+def stored(module, batch):
+    if batch.y.requires_grad:
+        raise RuntimeError("what was stored requires grad")
+    return error(module, batch)
+
+
+def single(module, batch):
+    if batch.x.dtype != torch.float32:
+        raise TypeError("this wants float32")
+    return error(module, batch)
+
+
+def test_code_that_looks_at_what_it_is_given():
+    function = tx.port.function(small(), Pair(X, Y), loss=stored, check=False)
+    report = function.check()
+    assert report.ok and any("0.weight" in row.item for row in report.rows if row.rung == "gradients")
+    with pytest.raises(TwinaxError, match=r"does not run in float64, .*: this wants float32 \(.*check=False"):
+        tx.port.function(small(), Pair(X, Y), loss=single)

@@ -105,3 +105,17 @@ def test_every_seed_has_fresh_weights_of_a_function_and_those_of_a_module():
 def test_modules_that_are_no_network_are_one_sentence(module, said):
     with pytest.raises(TwinaxError, match=said):
         tx.gflownet.problem(ENV, network=tx.port.network(module)).init(0)
+
+
+def test_what_was_trained_goes_back_into_the_persons_own_module():
+    class Cast(Policy):
+        def forward(self, x):
+            return super().forward(x.float())  # in float64 the proof asks for doubles all the same
+
+    network = tx.port.network(lambda spec: Cast(spec.observation.size, spec.outputs))
+    problem = tx.gflownet.problem(ENV, network=network, batch_size=4)
+    tx.parity.check(problem, modes=("torch", "hybrid"), steps=1).raise_if_different()
+    trained = tx.train(problem, mode="jax", steps=3, progress=False).networks.policy.network
+    module, x = trained.module(), np.ones((2, 8), np.float32)
+    np.testing.assert_allclose(module(torch.from_numpy(x)).detach(), trained(jnp.asarray(x)), atol=1e-6)
+    assert not torch.equal(module.body.weight, trained.function.module.body.weight)

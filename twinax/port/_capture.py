@@ -171,7 +171,10 @@ def _differentiates(*_: Any, **__: Any) -> Any:
 
 def first_names(module: Any) -> dict[str, str]:
     """Names of parameters and buffers, and of what is tied the name that comes first."""
-    named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    import torch
+
+    own = torch.nn.Module  # a class may have a listing of its own without duplicates
+    named = [*own.named_parameters(module, remove_duplicate=False), *own.named_buffers(module, remove_duplicate=False)]
     first: dict[int, str] = {}
     return {name: first.setdefault(id(tensor), name) for name, tensor in named}
 

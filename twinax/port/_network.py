@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from typing import Any
 
@@ -10,9 +11,11 @@ import jax.tree_util as jtu
 import numpy as np
 
 from twinax import ops
+from twinax.bridge import to_torch
 from twinax.errors import TwinaxError, require
 from twinax.networks import Graph, Items, KHot, NetworkSpec, Tokens
 from twinax.port._function import Function, function
+from twinax.port._reference import as_doubles
 from twinax.port._shapes import flatten, unflatten
 
 
@@ -88,20 +91,32 @@ class Ported(eqx.Module):
             return self._in_torch(self.parameters, inputs)
         return self._in_numpy(inputs)
 
+    def module(self) -> Any:
+        """The person's own module, a copy, with these weights."""
+        import torch
+
+        made = copy.deepcopy(self.function.module)
+        with torch.no_grad():
+            for name, p in made.named_parameters():
+                p.copy_(to_torch(self.parameters[name]))
+        return made
+
     def _in_torch(self, parameters: Any, inputs: Any) -> Any:
         import torch
 
         module = self.function.module
         dtype = next(iter(parameters.values())).dtype
         buffers = {name: _as(b, dtype) for name, b in module.named_buffers()}
-        return torch.func.functional_call(module, {**parameters, **buffers}, tuple(_as(x, dtype) for x in inputs))
+        # Code that asks for float32, as `x.float()` does, gets doubles where the weights are: a proof needs them.
+        with as_doubles() if dtype == torch.float64 else contextlib.nullcontext():
+            return torch.func.functional_call(module, {**parameters, **buffers}, tuple(_as(x, dtype) for x in inputs))
 
     def _in_numpy(self, inputs: Any) -> Any:
         import torch
 
         with torch.no_grad():
-            parameters = {name: torch.from_numpy(np.ascontiguousarray(x)) for name, x in self.parameters.items()}
-            found = self._in_torch(parameters, tuple(torch.from_numpy(np.ascontiguousarray(x)) for x in inputs))
+            parameters = {name: _tensor(x) for name, x in self.parameters.items()}
+            found = self._in_torch(parameters, tuple(map(_tensor, inputs)))
         leaves, structure = flatten(found)
         return unflatten([x.numpy() for x in leaves], structure)
 
@@ -133,6 +148,12 @@ def refuse_state(made: Function) -> None:
 
 def _rows(x: Any) -> Any:
     return np.repeat(np.asarray(x), 4, 0)
+
+
+def _tensor(x: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(np.require(x, requirements=["C", "W"]))
 
 
 def _as(x: Any, dtype: Any) -> Any:

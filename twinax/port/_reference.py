@@ -10,14 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from twinax.errors import TwinaxError
 from twinax.port._capture import Capture, wrapped
 from twinax.port._evaluate import ASSERTIONS
+from twinax.port._lines import line_of_error
+from twinax.port._refusals import at
 from twinax.port._shapes import flatten
 from twinax.port._table import OPERATORS
 
 Weights = Callable[[list[Any]], list[Any]]
 """From outputs to what each is weighed with before they are added up and differentiated; None for what does not
 count."""
+
+FAILURES = (RuntimeError, AssertionError, TypeError, ValueError)
+"""What code raises that does not like what it is given."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +38,26 @@ class Answer:
 
 def own_answer(function: Any, inputs: Any, weights: Weights | None, wide: bool) -> Answer:
     """What the person's module or loss says; the module is then as it was."""
+    try:
+        return _own_answer(function, inputs, weights, wide, True)
+    except FAILURES:  # code may refuse inputs that are differentiated; then only parameters are
+        pass
+    try:
+        return _own_answer(function, inputs, weights, wide, False)
+    except FAILURES as error:
+        where = "in float64, where the proof needs it" if wide else "in the proof"
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        raise TwinaxError(
+            f"the module can be captured but does not run {where}: {said}{at(line_of_error(error))}; let it take the "
+            "dtype of what it is given, or leave the proof out with check=False"
+        ) from error
+
+
+def _own_answer(function: Any, inputs: Any, weights: Weights | None, wide: bool, differentiated: bool) -> Answer:
     import torch
 
     module = function.module
-    leaves, structure = _leaves(inputs, wide)
+    leaves, structure = _leaves(inputs, wide, differentiated)
     parameters = {name: _leaf(p, wide, p.requires_grad) for name, p in module.named_parameters()}
     held = {f"module.{name}": p for name, p in parameters.items()}
     held |= {f"module.{name}": _leaf(b, wide, False) for name, b in module.named_buffers()}
@@ -146,12 +168,12 @@ def _kept(name: str, value: Any) -> Any:
     return copy.copy(value) if own and type(value) in (list, dict, set) else value
 
 
-def _leaves(inputs: Any, wide: bool) -> tuple[list[tuple[str, Any]], Any]:
+def _leaves(inputs: Any, wide: bool, differentiated: bool = True) -> tuple[list[tuple[str, Any]], Any]:
     """Inputs as fresh tensors that can be differentiated by, with names, and what puts them back in their tree."""
     from torch.utils import _pytree
 
     leaves, structure = flatten(inputs)
-    named = [(f"input {k}", _leaf(x, wide, True)) for k, x in enumerate(leaves)]
+    named = [(f"input {k}", _leaf(x, wide, differentiated)) for k, x in enumerate(leaves)]
     return named, lambda pairs: _pytree.tree_unflatten([x for _, x in pairs], structure)
 
 
