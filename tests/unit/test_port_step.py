@@ -331,7 +331,7 @@ def test_what_the_loss_does_not_reach_is_left_alone_as_in_pytorch(doubles):
             r"reaches no parameter of its optimizer",
         ),
         (
-            lambda m: Step(m, [Update(error, optim.SGD(m.parameters(), 0.1))] * 2),
+            lambda m: Step(m, [Update(error, optim.SGD(m[k].parameters(), 0.1)) for k in (0, 2)]),
             r"two updates are called 'error'",
         ),
     ],

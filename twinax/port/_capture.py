@@ -116,13 +116,13 @@ def _mixed(module: Any) -> bool:
     return len({one.training for one in module.modules()}) > 1
 
 
-_ONE_AT_A_TIME = threading.RLock()
+ONE_AT_A_TIME = threading.RLock()
 """A capture changes what belongs to the process."""
 
 
 @contextlib.contextmanager
 def _capturing() -> Iterator[None]:
-    with _ONE_AT_A_TIME:
+    with ONE_AT_A_TIME:
         with _patched():
             yield
 

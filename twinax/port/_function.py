@@ -62,7 +62,7 @@ class Function:
         check_module(module)
         self.module = module
         self.loss = loss
-        self.call = method if loss is None else unbound(loss, module)
+        self.call = method if loss is None else unbound(loss, module, len(example))
         """What is called with the module and the inputs; None for the module itself."""
         self.dynamic = dynamic
         """Whether a capture is to serve every size of the first axis; False once a graph has not allowed it."""

@@ -77,7 +77,7 @@ def _called(forward: Any, backward: Any, given: Any) -> Any:
 
 def _array(tensor: Any) -> Any:
     """A copy: what JAX keeps for the backward must not change with a parameter."""
-    return jnp.array(to_jax(tensor.detach(), narrow="allow"))
+    return jnp.array(to_jax(tensor.detach(), narrow="refuse" if tensor.is_floating_point() else "allow"))
 
 
 def _cotangent(gradient: Any, like: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
 from typing import Any
 
 import equinox as eqx
@@ -17,6 +18,7 @@ from twinax.networks import Graph, Items, KHot, NetworkSpec, Tokens
 from twinax.port._function import Function, function
 from twinax.port._reference import as_doubles
 from twinax.port._shapes import flatten, unflatten
+from twinax.port._watch import flags_of
 
 
 def network(module: Any, *example: Any, check: bool = True) -> NetworkFactory:
@@ -37,7 +39,7 @@ def network(module: Any, *example: Any, check: bool = True) -> NetworkFactory:
 
 
 class NetworkFactory:
-    """What `network` gives: `(rng, spec) -> module`. Modules of one kind share what was captured."""
+    """What `network` gives: `(rng, spec) -> module`. Modules of one kind share what was captured of their code."""
 
     def __init__(self, module: Any, check: bool):
         self._module, self._check = module, check
@@ -48,15 +50,17 @@ class NetworkFactory:
         module = self.fresh(spec, _seed(rng))
         inputs = as_inputs(spec.observation)
         shapes = tuple((name, tuple(p.shape)) for name, p in module.named_parameters())
-        key = (spec.role, shapes, tuple(x.shape[1:] for x in inputs), tuple(spec.heads.items()))
+        key = (spec.role, shapes, tuple(x.shape[1:] for x in inputs), tuple(spec.heads.items()), flags_of(module))
         if key not in self._functions:
             made = Function(module, tuple(_rows(x) for x in inputs), dynamic=True)
             refuse_state(made)
             if self._check:
                 made.check().raise_if_different()
             self._functions[key] = made
-        weights = {name: p.detach().numpy().copy() for name, p in module.named_parameters()}
-        return Ported(weights, self._functions[key])
+        arrays = {name: p.detach().numpy().copy() for name, p in module.named_parameters()}
+        trained = {name: arrays.pop(name) for name, p in module.named_parameters() if p.requires_grad}
+        buffers = {name: b.detach().numpy().copy() for name, b in module.named_buffers()}
+        return Ported(trained, self._functions[key], Held(arrays, buffers))
 
     def fresh(self, spec: NetworkSpec | None, seed: int) -> Any:
         """A module of its own."""
@@ -76,17 +80,35 @@ class NetworkFactory:
         return made
 
 
+class Held:
+    """What of a module is not trained: frozen parameters, and buffers. Equal where the contents are."""
+
+    def __init__(self, frozen: dict[str, np.ndarray], buffers: dict[str, np.ndarray]):
+        self.frozen, self.buffers = frozen, buffers
+        digest = hashlib.sha256()
+        for name, array in (*frozen.items(), *buffers.items()):
+            digest.update(f"{name} {array.dtype} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
+        self._digest = digest.hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Held) and self._digest == other._digest
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+
 class Ported(eqx.Module):
     """A module's parameters by name, and what is done with them: in JAX by the captured graph, elsewhere by PyTorch."""
 
     parameters: dict[str, Any]
     function: Function = eqx.field(static=True)
+    held: Held = eqx.field(static=True)
 
     def __call__(self, observation: Any) -> Any:
         inputs = as_inputs(observation)
         framework = ops.framework(next(iter(self.parameters.values())))
         if framework == "jax":
-            return self.function(self.parameters, *inputs)
+            return self.function({**self.parameters, **self.held.frozen}, *inputs, buffers=self.held.buffers)
         if framework == "torch":
             return self._in_torch(self.parameters, inputs)
         return self._in_numpy(inputs)
@@ -98,7 +120,9 @@ class Ported(eqx.Module):
         made = copy.deepcopy(self.function.module)
         with torch.no_grad():
             for name, p in made.named_parameters():
-                p.copy_(to_torch(self.parameters[name]))
+                p.copy_(to_torch({**self.parameters, **self.held.frozen}[name]))
+            for name, b in made.named_buffers():
+                b.copy_(to_torch(self.held.buffers[name]))
         return made
 
     def _in_torch(self, parameters: Any, inputs: Any) -> Any:
@@ -106,10 +130,12 @@ class Ported(eqx.Module):
 
         module = self.function.module
         dtype = next(iter(parameters.values())).dtype
-        buffers = {name: _as(b, dtype) for name, b in module.named_buffers()}
+        device = next(iter(parameters.values())).device
+        held = {**self.held.frozen, **self.held.buffers}
+        rest = {name: _as(_tensor(x), dtype).to(device) for name, x in held.items()}
         # Code that asks for float32, as `x.float()` does, gets doubles where the weights are: a proof needs them.
         with as_doubles() if dtype == torch.float64 else contextlib.nullcontext():
-            return torch.func.functional_call(module, {**parameters, **buffers}, tuple(_as(x, dtype) for x in inputs))
+            return torch.func.functional_call(module, {**parameters, **rest}, tuple(_as(x, dtype) for x in inputs))
 
     def _in_numpy(self, inputs: Any) -> Any:
         import torch

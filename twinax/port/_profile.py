@@ -89,18 +89,20 @@ def profile(step: Any, batch: Any, sample: Callable[[], Any] | None, turns: int 
     module, optimizers = copy.deepcopy((step.module, [managed.optimizer for managed in step.managed]))
     begin = time.perf_counter()
     kept = step.copied()
-    step(batch)
-    compile_seconds = time.perf_counter() - begin
     laps: dict[str, list[Laps]] = {"torch": [], "step": [], "sample": []}
-    for turn in range(turns + 2):
-        found = {
-            "torch": _torch_laps(step, module, optimizers, batch),
-            "step": _step_laps(step, batch),
-            "sample": {"sample": _sample_lap(sample)},
-        }
-        for name, one in found.items():
-            laps[name] += [one] if turn >= 2 else []  # the first turns warm up
-    step.restore(kept)
+    try:
+        step(batch)
+        compile_seconds = time.perf_counter() - begin
+        for turn in range(turns + 2):
+            found = {
+                "torch": _torch_laps(step, module, optimizers, batch),
+                "step": _step_laps(step, batch),
+                "sample": {"sample": _sample_lap(sample)},
+            }
+            for name, one in found.items():
+                laps[name] += [one] if turn >= 2 else []  # the first turns warm up
+    finally:
+        step.restore(kept)
     medians = {
         name: {key: float(np.median([one[key] for one in rows])) for key in rows[0]} for name, rows in laps.items()
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,6 +38,8 @@ class Trial:
     name: str
     inputs: Any
     draws: Mapping[str, Any]
+    moved: bool = False
+    """Whether parameters are moved a little: behind a head that begins with zeros, no gradient would show anything."""
 
 
 def prove(function: Any, inputs: Any, tolerance: float = 1e-9) -> Report:
@@ -48,16 +51,17 @@ def prove(function: Any, inputs: Any, tolerance: float = 1e-9) -> Report:
     hint = exact = None
     narrow = _own_precision(function.module, capture)
     for trial, wide in _trials(function, capture, inputs):
-        theirs, ours = _ask(function, capture, trial, wide)
-        if exact is None:
-            exact = theirs
-            check_numbers(function, capture, trial, theirs)
-        allowed = tolerance if wide else NARROW_TOLERANCES[narrow or "float32"]
-        found = list(_rows(trial, theirs, ours, None if wide else exact, function, capture, allowed))
-        rows += found
-        if not all(row.ok for row in found):
-            hint = _cause(function, capture, trial, theirs, ours, found, wide, tolerance)
-            break
+        with moved(function.module) if trial.moved else contextlib.nullcontext():
+            theirs, ours = _ask(function, capture, trial, wide)
+            if exact is None:
+                exact = theirs
+                check_numbers(function, capture, trial, theirs)
+            allowed = tolerance if wide else NARROW_TOLERANCES[narrow or "float32"]
+            found = list(_rows(trial, theirs, ours, None if wide else exact, function, capture, allowed))
+            rows += found
+            if not all(row.ok for row in found):
+                hint = _cause(function, capture, trial, theirs, ours, found, wide, tolerance)
+                break
     parameters = sum(p.numel() for p in function.module.parameters())
     return Report(tuple(rows), SIDES, tolerance, "float64", parameters, hint)
 
@@ -66,7 +70,7 @@ def _trials(function: Any, capture: Capture, inputs: Any) -> Iterator[tuple[Tria
     draws = numpy_draws(capture.program.draws, 0, 0)
     example = Trial("example", inputs, draws)
     yield example, True
-    yield Trial("random inputs", inputs_like(inputs), numpy_draws(capture.program.draws, 1, 1)), True
+    yield Trial("random inputs", inputs_like(inputs), numpy_draws(capture.program.draws, 1, 1), moved=True), True
     if _own_precision(function.module, capture):
         yield example, False
 
@@ -80,23 +84,51 @@ def _own_precision(module: Any, capture: Capture) -> str | None:
 
 
 def inputs_like(example: Any, seed: int = 0) -> Any:
-    """Random inputs of the same kind: entries of an array change places, floats move by a tenth within its range."""
+    """Random inputs of the same kind: rows are drawn anew, the same ones of all arrays, so that masks and probabilities
+    stay what they are together; floats besides move by a tenth within their range."""
     import torch
 
     rng = np.random.default_rng(seed)
+    chosen: dict[int, np.ndarray] = {}
 
     def one(x: Any) -> Any:
         if not isinstance(x, torch.Tensor) or not x.numel():
             return x
-        flat = to_numpy(x.detach()).reshape(-1)
-        made = flat[rng.integers(0, flat.size, flat.size)]
-        if made.dtype.kind == "f" and not np.isin(flat, (0, 1)).all():
-            low, high = flat.min(), flat.max()
-            made = np.clip(made * (1 + 0.1 * rng.normal(size=made.size)), low, high).astype(flat.dtype)
-        return to_torch(made.reshape(tuple(x.shape)).copy()).to(x.dtype)
+        made = to_numpy(x.detach())
+        if x.ndim:
+            rows = len(made)
+            made = made[chosen.setdefault(rows, rng.integers(0, rows, rows))]
+        if made.dtype.kind == "f" and not _is_bound(made):
+            low, high = made.min(), made.max()
+            made = np.clip(made * (1 + 0.1 * rng.normal(size=made.shape)), low, high).astype(made.dtype)
+        return to_torch(np.array(made, order="C")).to(x.dtype)
 
     leaves, structure = flatten(example)
     return unflatten([one(leaf) for leaf in leaves], structure)
+
+
+def _is_bound(x: np.ndarray) -> bool:
+    """Whether floats are tied together, as whole numbers and probabilities are."""
+    whole = bool((x == np.round(x)).all())
+    return whole or (x.ndim > 0 and bool((x >= 0).all()) and np.allclose(x.sum(-1), 1, atol=1e-4))
+
+
+@contextlib.contextmanager
+def moved(module: Any) -> Iterator[None]:
+    """Inside, a module's float parameters are a little other ones."""
+    import torch
+
+    rng = np.random.default_rng(0)
+    own = [p for p in module.parameters() if p.is_floating_point()]
+    kept = [p.detach().clone() for p in own]
+    try:
+        for p in own:
+            noise = torch.from_numpy(np.asarray(rng.normal(size=tuple(p.shape)))).to(p.dtype)
+            p.data.add_((0.1 * p.data.abs() + 0.01) * noise)  # by `data`: nobody is to think that it was trained
+        yield
+    finally:
+        for p, before in zip(own, kept, strict=True):
+            p.data.copy_(before)
 
 
 def _ask(function: Any, capture: Capture, trial: Trial, wide: bool) -> tuple[Answer, Answer]:

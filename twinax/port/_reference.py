@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from twinax.errors import TwinaxError
-from twinax.port._capture import Capture, wrapped
+from twinax.port._capture import ONE_AT_A_TIME, Capture, wrapped
 from twinax.port._evaluate import ASSERTIONS
 from twinax.port._lines import line_of_error
 from twinax.port._refusals import at
@@ -61,7 +61,8 @@ def _own_answer(function: Any, inputs: Any, weights: Weights | None, wide: bool,
     parameters = {name: _leaf(p, wide, p.requires_grad) for name, p in module.named_parameters()}
     held = {f"module.{name}": p for name, p in parameters.items()}
     held |= {f"module.{name}": _leaf(b, wide, False) for name, b in module.named_buffers()}
-    with _as_it_was(module), torch.enable_grad(), as_doubles() if wide else contextlib.nullcontext():
+    widened = as_doubles() if wide else contextlib.nullcontext()
+    with _as_it_was(module), unvalidated(), torch.enable_grad(), widened:
         # In the very module, so that code which reaches it another way (agent.policy) sees the same numbers.
         result = torch.func.functional_call(wrapped(module, function.call), held, structure(leaves))
         outputs, _ = flatten(result)
@@ -199,8 +200,28 @@ def _plain(value: Any) -> Any:
 
 
 @contextlib.contextmanager
+def unvalidated() -> Iterator[None]:
+    """Inside, distributions do not look at numbers, which are moved in a proof."""
+    import torch
+
+    distribution = torch.distributions.Distribution
+    before = distribution._validate_args
+    distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        distribution.set_default_validate_args(before)
+
+
+@contextlib.contextmanager
 def as_doubles() -> Iterator[None]:
     """Inside, PyTorch makes doubles wherever code asks for narrower floats, also of tensors that are no parameters."""
+    with ONE_AT_A_TIME, _as_doubles():
+        yield
+
+
+@contextlib.contextmanager
+def _as_doubles() -> Iterator[None]:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -220,13 +241,17 @@ def as_doubles() -> Iterator[None]:
                 args, kwargs = widened(args), {k: widened(v) for k, v in kwargs.items()}
             return func(*args, **kwargs)
 
-    before = torch.get_default_dtype()
+    before, finfo = torch.get_default_dtype(), torch.finfo
     torch.set_default_dtype(torch.float64)
+    # Limits are read while a graph is captured, from the narrower floats that it was captured with.
+    limits: Any = lambda dtype=None: finfo(torch.float32 if dtype in (None, torch.float64) else dtype)  # noqa: E731
+    setattr(torch, "finfo", limits)  # noqa: B010
     try:
         with Doubles():
             yield
     finally:
         torch.set_default_dtype(before)
+        setattr(torch, "finfo", finfo)  # noqa: B010
 
 
 def _interpreter(graph: Any, draws: Mapping[str, Any], watch: Any) -> Any:

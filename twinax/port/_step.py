@@ -134,7 +134,7 @@ class Step:
     def pull(self) -> None:
         """Take over the numbers that the module and its optimizers have now."""
         own = dict(self.module.named_parameters())
-        self._syncs = [ParameterSync([own[name] for name in block.names]) for block in self._blocks]
+        self._syncs = [ParameterSync({name: own[name] for name in block.names}) for block in self._blocks]
         named = {name: _taken(p) for name, p in own.items()}
         moved = {name for block in self._blocks for name in block.names}
         self._fixed = {name: x for name, x in named.items() if name not in moved}
