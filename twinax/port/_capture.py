@@ -22,8 +22,8 @@ from twinax.port._shapes import input_names
 
 KEPT = ("gru.input", "lstm.input", "rnn_tanh.input", "rnn_relu.input", "logsumexp.default")
 KEPT += ("softplus.default", "mish.default", "std.correction", "std_mean.correction", "linear.default")
-"""Operators that are not taken apart: recurrent ones would be written out over time, others lose finite gradients, and a
-linear layer of rows that do not lie in order would become a product for each of them."""
+"""Operators that are not taken apart: recurrent ones would be written out over time, others lose finite gradients, and
+a linear layer of rows that do not lie in order would become a product for each of them."""
 IGNORED = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "implicit")
 """Options that say how an array lies in memory."""
 
