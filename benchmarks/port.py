@@ -6,11 +6,11 @@
     python benchmarks/port.py --memory                              # of a process before and after 2,000 steps
     python benchmarks/port.py --loops                               # whole loops with the sampler in PyTorch
 
-Every contender has its own process, which captures, proves and compiles, and then waits for its turns; rates are medians
-over turns, and ratios medians over turns of the ratio in a turn, so that other work on the machine hits both. Optimizers
-are PyTorch's fused ones on all sides, and the step's loss is proven equal to PyTorch's before anything is timed.
-`products` is the rate of the machine's products of 256x256 in PyTorch and in JAX. The environment of `--torchgfn-python`
-has torch, torchgfn 2.4.1 and what twinax needs. Results: JSON beside the table.
+Every contender has its own process, which captures, proves and compiles, and then waits for its turns; rates are
+medians over turns, and ratios medians over turns of the ratio in a turn, so that other work on the machine hits both.
+Optimizers are PyTorch's fused ones on all sides, and the step's loss is proven equal to PyTorch's before anything is
+timed. `products` is the rate of the machine's products of 256x256 in PyTorch and in JAX. The environment of
+`--torchgfn-python` has torch, torchgfn 2.4.1 and what twinax needs. Results: JSON beside the table.
 """
 
 from __future__ import annotations
@@ -212,9 +212,7 @@ def middle(values: list[float]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--only", default="", help="cases (or loops) by name, with commas; the others keep their figures"
-    )
+    parser.add_argument("--only", default="", help="cases or loops by name, with commas; the others stay")
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--who", default="eager,compile,step", help="contenders; the first is always eager")

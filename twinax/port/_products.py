@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -31,11 +32,11 @@ def product(a: Any, b: Any) -> Any:
     return _quick_product(a, b) if _QUICK.get() and a.ndim == b.ndim == 2 else a @ b
 
 
-def rows(vector: Any, shape: tuple[int, ...]) -> Any:
-    """A vector as every row of an array of this shape."""
-    if _QUICK.get() and vector.ndim == 1 and len(shape) > 1 and vector.shape == shape[-1:]:
-        return _quick_rows(vector, shape)
-    return jnp.broadcast_to(vector, shape)
+def rows(row: Any, shape: tuple[Any, ...]) -> Any:
+    """An array as every row of one of this shape, a row being all that lies on the last axes."""
+    if _QUICK.get() and 0 < row.ndim < len(shape) and row.shape == shape[-row.ndim :] and row.size:
+        return _quick_rows(row, shape)
+    return jnp.broadcast_to(row, shape)
 
 
 @jax.custom_vjp
@@ -60,17 +61,18 @@ _quick_product.defvjp(_product_forward, _product_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _quick_rows(vector: Any, shape: tuple[int, ...]) -> Any:
-    return jnp.broadcast_to(vector, shape)
+def _quick_rows(row: Any, shape: tuple[int, ...]) -> Any:
+    return jnp.broadcast_to(row, shape)
 
 
-def _rows_forward(vector: Any, shape: tuple[int, ...]) -> Any:
-    return jnp.broadcast_to(vector, shape), None
+def _rows_forward(row: Any, shape: tuple[int, ...]) -> Any:
+    return jnp.broadcast_to(row, shape), row.shape
 
 
-def _rows_backward(shape: tuple[int, ...], _: None, gradient: Any) -> Any:
-    # Behind a barrier, without which a sum works out again, entry by entry, all that the gradient is made of.
-    return (jnp.sum(jax.lax.optimization_barrier(gradient.reshape(-1, shape[-1])), 0),)
+def _rows_backward(shape: tuple[int, ...], row: tuple[int, ...], gradient: Any) -> Any:
+    # In a sum, or a product with one row, XLA works out again, entry by entry, all that the gradient is made of.
+    gradient = gradient.reshape(-1, math.prod(row))
+    return ((jnp.ones((2, gradient.shape[0]), gradient.dtype) @ gradient)[0].reshape(row),)
 
 
 _quick_rows.defvjp(_rows_forward, _rows_backward)

@@ -20,6 +20,7 @@ from twinax.port._blocks import Block, blocks_of
 from twinax.port._capture import Capture, unbound
 from twinax.port._function import Function
 from twinax.port._memory import Managed
+from twinax.port._products import quick_gradients
 from twinax.port._profile import Profile, profile
 from twinax.port._refusals import check_module
 from twinax.port._shapes import aligned
@@ -255,7 +256,8 @@ class Step:
                 for k, capture in captures.items():
                     _check_scalar(self.updates[k], capture)
                     if self.check and capture not in self._proven:
-                        self.function(k, batch).check(batch).raise_if_different()
+                        with quick_gradients():  # what the program differentiates by
+                            self.function(k, batch).check(batch).raise_if_different()
                         self._proven.append(capture)
                 found = self._programs[same] = self._compile(captures, following, batch)
             self._programs[key[0], self._watch.flags(self._idle()), active, following, switches] = found

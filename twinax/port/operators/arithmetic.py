@@ -7,12 +7,15 @@ import jax.numpy as jnp
 from jax import lax
 
 from twinax import ops
+from twinax.port._products import rows
 from twinax.port._table import leave_out, operator
 from twinax.port.operators.functions import as_floats, where
 
 
 @operator("aten.add.Tensor", "aten.add.Scalar", promote=True)
 def add(x, y, alpha=1):
+    if 0 < jnp.ndim(y) < jnp.ndim(x):  # such as a bias or an embedding of places
+        y = rows(y, jnp.broadcast_shapes(x.shape, y.shape))
     return x + y if alpha == 1 else x + alpha * y
 
 
