@@ -71,7 +71,7 @@ def test_a_step_takes_such_a_batch_and_keeps_one_program():
     module = small()
     step = Step(module, error, torch.optim.SGD(module.parameters(), 0.1), check=False)
     losses = [step(Rows(X + k, Y))["loss"] for k in range(3)]
-    assert len(step._programs) == 1 and len(set(losses)) == 3
+    assert len(set(map(id, step._programs.values()))) == 1 and len(set(losses)) == 3
 
 
 class Simulator:
@@ -305,7 +305,7 @@ def test_the_order_of_a_dictionary_is_that_of_the_first_one():
     turned = {"goal": {"extra": X.numpy(), "y": Y.numpy()}, "x": X.numpy()}
     np.testing.assert_allclose(function(function.params, turned), loss(module, batch).detach(), rtol=1e-6)
     step = Step(module, loss, torch.optim.SGD(module.parameters(), 0.0), check=False)
-    assert step(batch) == step(dict(reversed(list(batch.items())))) and len(step._programs) == 1
+    assert step(batch) == step(dict(reversed(list(batch.items())))) and len(set(map(id, step._programs.values()))) == 1
     with pytest.raises(TwinaxError, match="inputs are arranged as .*, but those of the example as") as found:
         function(function.params, {"x": X.numpy()})
     assert "\n" not in str(found.value)

@@ -55,9 +55,7 @@ class Function:
     def __init__(
         self, module: Any, example: tuple[Any, ...], loss: Callable[..., Any] | None = None, dynamic: bool = False
     ):
-        method = (
-            unbound(module, getattr(module, "__self__", None)) if loss is None and inspect.ismethod(module) else None
-        )
+        method: Any = module.__func__ if loss is None and inspect.ismethod(module) else None
         module = module if method is None else module.__self__
         check_module(module)
         self.module = module
