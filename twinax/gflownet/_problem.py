@@ -54,7 +54,7 @@ MEMORY = {
     "carry.modes": "a mark for each mode (env)",
     "draws": "a batch (trainer.batch_size, replay.batch_size, local_search.rounds, env)",
     "step": "a batch in the networks (trainer.batch_size, replay.batch_size, policy.hidden, env)",
-    "evaluation": "an evaluation (metrics.samples, env)",
+    "evaluation": "an evaluation (metrics.samples, metrics.test_size, metrics.rollouts, env)",
 }
 """What takes memory."""
 
@@ -124,7 +124,7 @@ class GFlowNet(Problem):
             self.objective.reads_target or self.policy.backward == "tlm"
         ):
             raise TwinaxError(
-                f"targets.every and targets.rate keep target networks, but {name} does not read any; leave them out"
+                f"targets.every and targets.rate keep target networks, but {name} does not read any; set both to 0"
             )
         if self.exploration.intrinsic:
             check_intrinsic(self.env, self.objective, self.exploration)
