@@ -42,6 +42,20 @@ def test_explicit_overrides_win_over_a_preset_in_any_order():
         assert built.optimizer.rates["log_z"] == pytest.approx(5.0)  # still ten times the other
 
 
+@pytest.mark.parametrize("env", ["dag", "phylo"])
+def test_target_networks_of_a_preset_are_for_objectives_that_read_them(env):
+    small = {"dag": ["env.num_nodes=3"], "phylo": ["env.taxa=5", "env.sites=100"]}[env]
+    reads = [name for name, kind in objectives.OBJECTIVES.items() if kind.reads_target]
+    for name in ("trajectory_balance", "subtrajectory_balance", "log_partition_variance", *reads):
+        if name == "modified_detailed_balance" and env == "phylo":
+            continue  # no tree may stop early
+        targets = conf.build_problem(conf.compose([f"env={env}", f"objective={name}", *small])).targets
+        assert bool(targets.every or targets.rate) == (name in reads), name
+    own = conf.compose([f"env={env}", "objective=trajectory_balance", "targets.rate=0.1", "targets.every=0"])
+    with pytest.raises(TwinaxError, match="trajectory_balance does not read any; set both to 0"):
+        conf.build_problem(own)
+
+
 def test_the_later_of_two_equal_keys_wins():
     assert conf.compose(["seed=1", "seed=2"]).seed == 2
     assert conf.compose(["objective=tb", "objective=fm"]).objective.name == "flow_matching"

@@ -78,7 +78,7 @@ HUGE = {
     "a store": (lambda: gflownet(fifo=10**11), r"is the store of samples \(metrics.fifo, env\)"),
     "a store that no computer has": (lambda: gflownet(fifo=10**15), r"is the store of samples \(metrics.fifo, env\)"),
     "a batch": (lambda: gflownet(batch_size=10**10, fifo=10**10), r"\(trainer.batch_size"),
-    "an evaluation": (lambda: gflownet(samples=10**12), r"is an evaluation \(metrics.samples, env\)"),
+    "an evaluation": (lambda: gflownet(samples=10**12), r"is an evaluation \(metrics.samples, metrics.test_"),
     "networks of PPO": (lambda: cart_pole(hidden=(10**6, 10**6)), r"is the networks \(ppo.hidden\)"),
     "a rollout": (lambda: cart_pole(num_envs=10**10), r"is a rollout \(ppo.num_envs, ppo.num_steps\)"),
     "a replay": (lambda: treasure_hunt(buffer_size=2 * 10**9), r"replay.buffer_size"),

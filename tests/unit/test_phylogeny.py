@@ -200,7 +200,7 @@ def test_files_of_both_kinds_give_the_same(tmp_path):
         ("a.fasta", ">a\nACGT\n>b\nACGT\n", "at least 3"),
         ("a.fasta", "ACGT\nACGT\n", "begins with 'A'"),
         ("a.fasta", "", "begins with ''"),
-        ("a.fasta", ">a\n>b\n>c\n", "different lengths"),
+        ("a.fasta", ">a\n>b\nACGT\n>c\nACGT\n", "no letters for 'a'"),
         ("a.fasta", ">a\nAAAA\n>b\nAAAA\n>c\nAAAA\n>d\nAAAC\n", "no column that tells two trees apart"),
         ("a.json", '{"a": "ACGT", "b": 3}', "int as the sequence 'b'"),
         ("a.json", '{"a": "ACGT", ', "is no JSON"),

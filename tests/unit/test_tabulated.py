@@ -101,6 +101,7 @@ def test_worlds_of_other_values_are_other_worlds(tmp_path, file):
     [
         ({"key": LETTERS[:-1], "value": VALUES[:-1]}, "the string zzz stands there 0 times"),
         ({"key": np.where(LETTERS == "xyz", "zyx", LETTERS)}, "the string xyz stands there 0 times"),
+        ({"key": LETTERS[:0], "value": VALUES[:0]}, "'key' has no strings"),
         ({"value": np.where(LETTERS == "xyz", np.nan, VALUES)}, "the value of xyz is nan"),
         ({"value": VALUES[:-1]}, "a number for each"),
         ({"key": np.where(LETTERS == "xyz", b"xy\xff", LETTERS.astype("S3"))}, "bytes that are no ASCII text"),
@@ -115,16 +116,27 @@ def test_a_file_that_is_no_table_is_one_sentence(tmp_path, changes, sentence):
     assert "\n" not in str(error.value)
 
 
+def test_a_row_of_another_alphabet_is_named(tmp_path):
+    keys = np.array(["".join(letters) for letters in itertools.product("ACGT", repeat=4)])
+    strange = np.where(keys == "ACGT", "ACNT", keys)
+    with pytest.raises(TwinaxError, match="few rows have the rarest letter, such as ACNT$"):
+        Tabulated(write(tmp_path / "values.npz", key=strange, value=np.arange(1.0, 257.0)))
+    with pytest.raises(TwinaxError, match="must stand there once$"):
+        Tabulated(write(tmp_path / "fewer.npz", key=keys[:-1], value=np.arange(1.0, 256.0)))
+
+
 def test_files_that_cannot_be_read_are_one_sentence(tmp_path):
     (tmp_path / "noise.npz").write_bytes(b"PK\x03\x04noise")
+    (tmp_path / "text.npz").write_text("hello")
     np.savez(tmp_path / "names.npz", keys=LETTERS)
     np.savez(tmp_path / "objects.npz", key=np.array(["a", None], object), value=np.zeros(2))
     np.save(tmp_path / "array.npy", VALUES)
     for name, sentence in {
-        "noise.npz": "cannot be read",
+        "noise.npz": "no npz file",
+        "text.npz": "it is not a zip archive",
         "names.npz": "no array 'key'",
         "objects.npz": "cannot be read",
-        "array.npy": "no array 'key'|cannot be read",
+        "array.npy": "it is not a zip archive",
         "none.npz": "no such file",
     }.items():
         with pytest.raises(TwinaxError, match=sentence) as error:

@@ -275,6 +275,19 @@ def assert_close(found, wanted):
         np.testing.assert_allclose(*(x.detach() if isinstance(x, torch.Tensor) else x for x in (a, b)), atol=1e-12)
 
 
+@pytest.mark.parametrize("others", [None, OTHERS])
+def test_rounding_is_no_gradient_of_the_bias_of_keys(others):
+    """It adds one number to all scores of a query. Adam would make steps of the size of others of mere rounding."""
+    attention = MultiheadAttention.init(np.random.default_rng(0), 8, 2)
+    tensors = jtu.tree_map(lambda x: torch.tensor(x, requires_grad=True), attention)
+    x = torch.tensor(X, dtype=torch.float32)
+    tensors(x, None if others is None else torch.tensor(others, dtype=torch.float32)).square().sum().backward()
+    arrays = jtu.tree_map(jnp.asarray, attention)
+    gradient = jax.grad(lambda net: (net(*(jnp.float32(y) for y in (X, others) if y is not None)) ** 2).sum())(arrays)
+    for bias in (tensors.in_proj_bias.grad.numpy(), np.asarray(gradient.in_proj_bias)):
+        assert not bias[8:16].any() and bias[:8].any() and bias[16:].any()
+
+
 @EACH
 def test_values_and_gradients_are_those_of_torch(name, double_precision):
     case, net = CASES[name], made(name)

@@ -32,7 +32,9 @@ def compose(overrides: Sequence[str] = ()) -> Any:
     """
     experiment, (_, rest) = opened_experiment(overrides), _choose_experiment(overrides)
     choices, values = sort_overrides(rest, experiment)
-    return _finish(set_values(_compose_groups(experiment, choices), values, experiment))
+    config = _compose_groups(experiment, choices)
+    experiment.settle(config)
+    return _finish(set_values(config, values, experiment))
 
 
 def opened_experiment(overrides: Sequence[str] = ()) -> Experiment:

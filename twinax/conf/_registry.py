@@ -79,6 +79,9 @@ class Experiment:
     """Groups by section name, in merging order: a later group's preset wins over an earlier one's."""
     build: Callable[[Any], Any]
     """From the root dataclass to a Problem."""
+    settle: Callable[[Any], None] = lambda config: None
+    """Changes composed defaults, before anybody's own values: what the preset of one choice sets and another choice
+    has no use for."""
     untrained: Callable[[Any, Callable[[str], None] | None], Any] | None = None
     """The same for a policy that is only used, where that needs less than training; see `conf.build_untrained`."""
     train: Callable[[Any], Callable[..., Any] | None] = lambda config: None

@@ -45,7 +45,9 @@ class Alignment:
                 raise TwinaxError(f"{who} has two sequences of the name {name!r}; every taxon needs a name of its own")
             seen.add(name)
         for name, sequence in zip(self.names, self.sequences, strict=True):
-            if len(sequence) != self.num_sites or not sequence:
+            if not sequence:
+                raise TwinaxError(f"{who} has no letters for {name!r}; every taxon needs a sequence")
+            if len(sequence) != self.num_sites:
                 raise TwinaxError(
                     f"{who} has sequences of different lengths: {self.names[0]!r} has {self.num_sites} sites and "
                     f"{name!r} has {len(sequence)}; align them first, with - for gaps"
@@ -72,7 +74,7 @@ def read_alignment(path: Path | str) -> Alignment:
     except UnicodeDecodeError as error:
         raise TwinaxError(f"{path} is no text; an alignment is a FASTA file, or JSON with sequences by name") from error
     except OSError as error:
-        raise TwinaxError(f"the alignment {path} cannot be read ({error.strerror or error}); give its path") from error
+        raise TwinaxError(f"the alignment {path} cannot be read ({error.strerror or error}); give its path") from None
     begins = text.lstrip()[:1]
     if begins in ("{", "["):
         pairs = list(_pairs_of_json(path, text))

@@ -80,8 +80,8 @@ class BitModes:
             raise TwinaxError(f"{bits} bits are no whole number of blocks of 8; give modes of your own, or more bits")
         if self.count > len(BLOCKS) ** (bits // 8):
             raise TwinaxError(
-                f"{self.count} modes of {bits} bits cannot be distinct, since {bits // 8} blocks make only "
-                f"{len(BLOCKS) ** (bits // 8)}; ask for fewer with BitModes(count=...), proxy.count "
+                f"{self.count} modes of {bits} bits cannot be distinct, since {len(BLOCKS)} kinds of blocks of "
+                f"8 bits make only {len(BLOCKS) ** (bits // 8)}; ask for fewer with BitModes(count=...), proxy.count "
                 "on the command line, or for longer strings"
             )
         rng, found = np.random.default_rng(self.seed), {}

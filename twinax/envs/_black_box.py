@@ -152,6 +152,8 @@ class BlackBox:
 
         try:
             answer = call(self.function, objects)
+        except TwinaxError:  # says in a sentence what was wrong
+            raise
         except Exception as error:  # nobody knows what a stranger's code raises
             said = (str(error).strip().splitlines() or [""])[0]
             raise TwinaxError(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import zipfile
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from twinax.errors import TwinaxError
+from twinax.npz_files import read_npz
 
 MOST = 2**24
 """Strings of a table at most."""
@@ -48,10 +47,12 @@ def make_table(keys: np.ndarray, values: np.ndarray, who: str) -> StringTable:
             f"{who}: 'key' is {keys.dtype}{keys.shape} and 'value' {values.dtype}{values.shape}; they must be strings "
             "and a number for each"
         )
+    if not len(keys):
+        raise TwinaxError(f"{who}: 'key' has no strings; a table has a row for each string")
     lengths = np.char.str_len(keys)
-    if not len(keys) or lengths.min() != lengths.max() or lengths.min() < 1:
-        few, many = (int(lengths.min()), int(lengths.max())) if len(keys) else (0, 0)
-        raise TwinaxError(f"{who}: strings have {few} to {many} letters; all must have the same number")
+    if lengths.min() != lengths.max() or lengths.min() < 1:
+        few, many = int(lengths.min()), int(lengths.max())
+        raise TwinaxError(f"{who}: strings have {few} to {many} letters; all must have the same number, at least 1")
     length = int(lengths[0])
     characters = np.ascontiguousarray(keys.astype(f"U{length}")).view(np.uint32).reshape(len(keys), length)
     codes, letters = np.unique(characters, return_inverse=True)
@@ -66,9 +67,12 @@ def make_table(keys: np.ndarray, values: np.ndarray, who: str) -> StringTable:
     if (counts != 1).any():
         wrong = int((counts != 1).argmax())
         digits = [wrong // len(codes) ** k % len(codes) for k in reversed(range(length))]
+        rows = characters == codes[np.bincount(letters.reshape(-1)).argmin()]
+        stray = np.flatnonzero(rows.any(1))  # in a whole table no letter is rarer than another
+        hint = f"; few rows have the rarest letter, such as {keys[stray[0]]}" if 100 * len(stray) < len(keys) else ""
         raise TwinaxError(
             f"{who}: the string {''.join(alphabet[k] for k in digits)} stands there {counts[wrong]} times; each of the "
-            f"{total:,} strings of {length} letters of '{alphabet}' must stand there once"
+            f"{total:,} strings of {length} letters of '{alphabet}' must stand there once{hint}"
         )
     placed = np.empty(total)
     placed[place] = values
@@ -92,13 +96,9 @@ def read_table(file: str | Path) -> StringTable:
 @functools.lru_cache(maxsize=4)
 def _read(path: Path, changed: int, size: int) -> StringTable:
     try:
-        with path.open("rb") as opened:  # np.load leaves a damaged archive open
-            file = np.load(opened, allow_pickle=False)
-            missing = [name for name in NAMES if name not in getattr(file, "files", ())]
-            arrays = [] if missing else [file[name] for name in NAMES]
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, TypeError, AttributeError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise TwinaxError(f"{path}: this npz file of values cannot be read ({reason})") from None
-    if missing:
+        arrays = read_npz(path, NAMES)
+    except OSError as error:
+        raise TwinaxError(f"{path}: this file of values cannot be read ({error.strerror or error})") from None
+    if missing := [name for name in NAMES if name not in arrays]:
         raise TwinaxError(f"{path}: there is no array '{missing[0]}'; a file of values has the arrays key and value")
-    return make_table(*arrays, who=str(path))
+    return make_table(*(arrays[name] for name in NAMES), who=str(path))

@@ -57,7 +57,7 @@ def check_options(problem: GFlowNet) -> None:
         )
     if (problem.targets.every or problem.targets.rate) and not (problem.objective.reads_target or backward == "tlm"):
         raise TwinaxError(
-            f"targets.every and targets.rate keep target networks, but {name} does not read any; leave them out"
+            f"targets.every and targets.rate keep target networks, but {name} does not read any; set both to 0"
         )
     if problem.exploration.intrinsic:
         check_intrinsic(problem.env, problem.objective, problem.exploration)

@@ -54,7 +54,7 @@ MEMORY = {
     "carry.modes": "a mark for each mode (env)",
     "draws": "a batch (trainer.batch_size, replay.batch_size, local_search.rounds, env)",
     "step": "a batch in the networks (trainer.batch_size, replay.batch_size, policy.hidden, env)",
-    "evaluation": "an evaluation (metrics.samples, env)",
+    "evaluation": "an evaluation (metrics.samples, metrics.test_size, metrics.rollouts, env)",
 }
 """What takes memory."""
 

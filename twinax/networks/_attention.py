@@ -59,7 +59,7 @@ class MultiheadAttention(eqx.Module):
         `mask` is (queries, keys) or (..., queries, keys), `key_mask` is (..., keys): True where a key is no padding.
         With `causal` nothing looks at what comes after it.
         """
-        weight, bias = self.in_proj_weight, self.in_proj_bias
+        weight, bias = self.in_proj_weight, self._bias()
         width = weight.shape[-1]
         places = [slice(i * width, (i + 1) * width) for i in range(3)]
         if key is None:
@@ -82,7 +82,7 @@ class MultiheadAttention(eqx.Module):
         each (length, rows, width); it comes back with those of the new one."""
         weight = self.in_proj_weight
         width = weight.shape[-1]
-        packed = ops.linear(_in_precision_of(weight, x), weight, self.in_proj_bias)
+        packed = ops.linear(_in_precision_of(weight, x), weight, self._bias())
         q, k, v = (packed[..., i * width : (i + 1) * width] for i in range(3))
         keys, values = (ops.set_at(held, time, new) for held, new in zip(memory, (k, v), strict=True))
         q, k, v = (a.reshape(*a.shape[:-1], self.heads, width // self.heads) for a in (q, keys, values))
@@ -90,6 +90,14 @@ class MultiheadAttention(eqx.Module):
         known = (ops.arange(keys.shape[0], fits) <= time)[:, None, None]
         y = ops.sum(ops.softmax(fits, known, 0)[..., None] * v, 0)
         return self.out_proj(y.reshape(*y.shape[:-2], width)), (keys, values)
+
+    def _bias(self) -> Array | None:
+        # That of the keys adds one number to all scores of a query, which a softmax does not see. Its gradient is 0 but
+        # for rounding; Adam would make steps of that, others in every framework.
+        if self.in_proj_bias is None:
+            return None
+        of_queries, of_keys, of_values = (self.in_proj_bias.reshape(3, -1)[i] for i in range(3))
+        return ops.concat([of_queries, ops.stop_gradient(of_keys), of_values])
 
 
 def _joint_mask(mask: Any, key_mask: Any) -> Any:

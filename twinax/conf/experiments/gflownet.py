@@ -193,6 +193,15 @@ def _given(function: Callable[..., Any], first: str) -> Callable[..., Any]:
     return make
 
 
+def without_idle_targets(config: Any) -> None:
+    """A world's preset has target networks for the objective that it chooses; another one may not read any."""
+    from omegaconf import OmegaConf
+
+    section = OmegaConf.get_type(config.objective)
+    if not getattr(getattr(section, "options", None), "reads_target", True):
+        config.targets.every, config.targets.rate = 0, 0.0
+
+
 def build_problem(config: GflownetRoot):
     """The GFlowNet problem of a configuration."""
     at_least(1, objective__log_z_size=config.objective.log_z_size)
@@ -263,6 +272,7 @@ EXPERIMENT = Experiment(
         ),
     },
     build=build_problem,
+    settle=without_idle_targets,
     uses=("sample", "top_k"),
     key_aliases=KEY_ALIASES,
     hints=HINTS,
