@@ -193,7 +193,7 @@ RESULTS = {
         1,
         # With words in their order there is one way to a string, so that one trajectory back makes log P exact.
         "env=bitseq proxy.beta=1 proxy.scale=1 policy.network=mlp policy.hidden=[512,512] optimizer.name=adam "
-        "optimizer.weight_decay=0 optimizer.log_z_learning_rate=0.3 trainer.batch_size=64 trainer.steps=1000 "
+        "optimizer.weight_decay=0 optimizer.log_z_learning_rate=0.3 trainer.batch_size=64 trainer.steps=2000 "
         "metrics.test_size=7200 metrics.rollouts=1",
         every=250,
     ),
@@ -238,7 +238,9 @@ def knowing(numbers: tuple[int, ...] = (10, 20, 40, 50)) -> None:
     from twinax.gflownet._metrics import held_out_correlations
 
     env = tx.envs.BitSequences()
-    bits, modes = env.bits_of(env.test_states(0)), as_bits(env.reward.strings(env.bits))
+    modes, test = as_bits(env.reward.strings(env.bits)), env.test_states(0)
+    assert test is not None
+    bits = env.bits_of(test)
     distances = (bits[:, None] != modes).sum(-1)
     blocks = (bits.reshape(len(bits), -1, 1, 8) != as_bits(BLOCKS)).sum(-1).min(-1).sum(-1)
     guesses = {"the blocks": blocks, **{f"{k} modes": distances[:, :k].min(-1) for k in numbers}}
