@@ -5,7 +5,7 @@
         --gfnx CLONE --gfnx-python VENV/bin/python --torchgfn-python VENV/bin/python
     python benchmarks/gflownet_worlds.py --only tfbind8,dag --turns 3 --modes jax,torch
     python benchmarks/gflownet_worlds.py --memory --ds1 DS1.fasta                 # peak memory of a process
-    python benchmarks/gflownet_worlds.py --result bitseq --steps 4000             # time to a result
+    python benchmarks/gflownet_worlds.py --result bitseq                          # time to a result
 
 Batch, network, heads and backward policy (uniform) of a row are those of its case; `gfnx-own` and the like have the
 network of gfnx's baseline, `telling` shows networks the columns that tell trees apart in place of all. Every contender
@@ -65,20 +65,19 @@ CASES = {
 """By name; batches are those of gfnx's baselines."""
 
 
-def make_problem(name: str, file: str = "", columns: str = "all", published: bool = False, batch: int = 0):
-    """The problem of a case; `published` ones explore as published, to reach a result."""
+def make_problem(name: str, file: str = "", columns: str = "all", batch: int = 0):
+    """The problem of a case."""
     import twinax as tx
-    from twinax.gflownet import Exploration, PolicyOptions, TargetOptions, objectives
+    from twinax.gflownet import PolicyOptions, TargetOptions, objectives
     from twinax.networks import GraphNetwork, PairNetwork, TokenTransformer
 
-    def made(env, objective, rate, hidden=(256, 256), optimizer=None, epsilon=(0.0, 0.0, 0), **more):
+    def made(env, objective, rate, hidden=(256, 256), optimizer=None, **more):
         options = {"batch_size": batch or CASES[name].batch, "policy": PolicyOptions(hidden=hidden, backward="uniform")}
         optimizer = optimizer or tx.Optimizer(learning_rate=rate, rates={"log_z": 0.05})
-        exploration = Exploration(*epsilon) if published else None
-        return tx.gflownet.problem(env, objective, optimizer=optimizer, exploration=exploration, **options, **more)
+        return tx.gflownet.problem(env, objective, optimizer=optimizer, **options, **more)
 
     if name == "tfbind8":
-        return made(tx.envs.TFBind8(file), "trajectory_balance", 5e-4, epsilon=(1.0, 0.0, 5000))
+        return made(tx.envs.TFBind8(file), "trajectory_balance", 5e-4)
     if name == "qm9":
         return made(tx.envs.QM9Small(file), "trajectory_balance", 5e-4)
     if name == "ising":
@@ -87,7 +86,7 @@ def make_problem(name: str, file: str = "", columns: str = "all", published: boo
     if name == "bitseq":
         adam = tx.Optimizer(name="adamw", learning_rate=1e-3, weight_decay=1e-5, rates={"log_z": 0.05})
         env, network = tx.envs.BitSequences(order="any"), TokenTransformer()
-        return made(env, "trajectory_balance", 1e-3, optimizer=adam, network=network, epsilon=(1e-3, 1e-3, 0))
+        return made(env, "trajectory_balance", 1e-3, optimizer=adam, network=network)
     if name == "dag":
         i, j = np.arange(100)[:, None], np.arange(5)[None]
         env = tx.envs.DAG(data=np.sin(1 + i * (j + 1)) + (j > 0) / 2 * np.sin(1 + i * j))
@@ -165,30 +164,89 @@ def memory(name: str, file: str, columns: str, mode: str) -> dict:
     return {"imports": before, "ready": ready, "peak": peak()}
 
 
+@dataclass(frozen=True)
+class Result:
+    """What a case is trained to, and how."""
+
+    metric: str
+    goal: float
+    sign: int
+    """Whether more (1) or less (-1) of the metric is better."""
+    words: str
+    """What `twinax train` is given, but for the file."""
+    every: int
+    """Training steps between evaluations."""
+
+
+RESULTS = {
+    "tfbind8": Result(
+        "total_variation",
+        0.05,
+        -1,
+        "env=tfbind8 policy.network=tabular exploration.epsilon=0 optimizer.learning_rate=0.05 "
+        "trainer.batch_size=2048 trainer.steps=1500",
+        every=100,
+    ),
+    "bitseq": Result(
+        "test_spearman",
+        0.9,
+        1,
+        # With words in their order there is one way to a string, so that one trajectory back makes log P exact.
+        "env=bitseq proxy.beta=1 proxy.scale=1 policy.network=mlp policy.hidden=[512,512] optimizer.name=adam "
+        "optimizer.weight_decay=0 optimizer.log_z_learning_rate=0.3 trainer.batch_size=64 trainer.steps=2000 "
+        "metrics.test_size=7200 metrics.rollouts=1",
+        every=250,
+    ),
+}
+
+
 def result(name: str, file: str, steps: int, every: int) -> None:
-    """Train as published and print what is reached, by the clock, without the time of evaluations."""
+    """Train with the settings of a case until its metric is there, by the clock and by the time of processors, without
+    compilation and evaluations."""
+    from twinax import conf
     from twinax.engines import make_engine
 
-    engine = make_engine(make_problem(name, file, published=True), mode="jax", chunk=min(250, every))
+    wanted, given = RESULTS[name], f" data={file}" if file else ""
+    print(f"twinax train {wanted.words}{given}", flush=True)
+    config = conf.compose(f"{wanted.words}{given}".split())
+    every, steps = every or wanted.every, steps or config.trainer.steps
+    engine = make_engine(conf.build_problem(config), mode="jax", chunk=every)
     engine.start(0)
-    seconds = 0.0
-    for _ in range(steps // every):
-        begin = time.perf_counter()
+    engine.run(1)  # compiles; then everything from the beginning
+    engine.start(0)
+    seconds = processor = 0.0
+    while engine.step < steps:
+        begin, used = time.perf_counter(), time.process_time()
         engine.run(every)
-        seconds += time.perf_counter() - begin
-        begin = time.perf_counter()
-        found = {key: float(value) for key, value in engine.evaluate().items() if np.ndim(value) == 0}
-        judged = time.perf_counter() - begin
-        shown = {key: round(value, 4) for key, value in found.items() if REACHED[name][0] in key or key == "log_z"}
-        print(json.dumps({"step": engine.step, "seconds": seconds, "judged": judged, **shown}), flush=True)
-        metric, goal, sign = REACHED[name]
-        if metric in found and sign * found[metric] >= sign * goal:
-            print(f"{name}: {metric} {found[metric]:.4f} after {seconds:.0f} s and {engine.step} steps", flush=True)
+        seconds, processor = seconds + time.perf_counter() - begin, processor + time.process_time() - used
+        reached = float(engine.evaluate()[wanted.metric])
+        print(
+            f"{name} {wanted.metric} {reached:.4f} after {engine.step} steps of {config.trainer.batch_size}, "
+            f"{seconds:.0f} s by the clock and {processor:.0f} s of processors, load {os.getloadavg()[0]:.1f}",
+            flush=True,
+        )
+        if wanted.sign * reached >= wanted.sign * wanted.goal:
             return
+    print(f"{name} did not reach {wanted.goal} in {engine.step} steps", flush=True)
 
 
-REACHED = {"tfbind8": ("total_variation", 0.05, -1), "bitseq": ("spearman", 0.9, 1)}
-"""The metric, what is wanted, and whether more (1) or less (-1) is better."""
+def knowing(numbers: tuple[int, ...] = (10, 20, 40, 50)) -> None:
+    """What the rank correlation of bit sequences is for who knows some of the 60 modes, or only what they are made of:
+    less than 0.9 does not say that a sampler is wrong about what it has found."""
+    import twinax as tx
+    from twinax.envs._bit_modes import BLOCKS, as_bits
+    from twinax.gflownet._metrics import held_out_correlations
+
+    env = tx.envs.BitSequences()
+    modes, test = as_bits(env.reward.strings(env.bits)), env.test_states(0)
+    assert test is not None
+    bits = env.bits_of(test)
+    distances = (bits[:, None] != modes).sum(-1)
+    blocks = (bits.reshape(len(bits), -1, 1, 8) != as_bits(BLOCKS)).sum(-1).min(-1).sum(-1)
+    guesses = {"the blocks": blocks, **{f"{k} modes": distances[:, :k].min(-1) for k in numbers}}
+    for who, guess in guesses.items():
+        found = held_out_correlations(-guess.astype(float), -distances.min(-1).astype(float))
+        print(f"bitseq test_spearman {found['test_spearman']:.2f} for who knows {who}", flush=True)
 
 
 def check_parity(name: str, file: str, modes: str) -> None:
@@ -309,9 +367,9 @@ def main() -> None:
     for name, what in (("tfbind8", "TFBind8"), ("qm9", "QM9-small"), ("ds1", "the alignment DS1")):
         parser.add_argument(f"--{name}", default="", help=f"file of {what}")
     parser.add_argument("--memory", action="store_true", help="measure memory in place of speed")
-    parser.add_argument("--result", choices=REACHED, help="train one case until its metric is reached")
-    parser.add_argument("--steps", type=int, default=20_000, help="training steps at most, with --result")
-    parser.add_argument("--every", type=int, default=1000, help="training steps between evaluations, with --result")
+    parser.add_argument("--result", choices=RESULTS, help="train one case until its metric is reached")
+    parser.add_argument("--steps", type=int, default=0, help="training steps at most, with --result; 0: its command's")
+    parser.add_argument("--every", type=int, default=0, help="steps between evaluations, with --result; 0: the case's")
     parser.add_argument("--out", default=str(CACHE / "gflownet_worlds.json"))
     hidden: dict[str, tuple[int, Callable]] = {
         "work": (4, lambda name, mode, steps, file: work(name, mode, int(steps), file)),
@@ -332,6 +390,8 @@ def main() -> None:
     if arguments.result:
         needed = CASES[arguments.result].needs
         file = getattr(arguments, needed) if needed else ""
+        if arguments.result == "bitseq":
+            knowing()
         result(arguments.result, file, arguments.steps, arguments.every)
         return
     names = arguments.only.split(",") if arguments.only else list(CASES)
