@@ -21,7 +21,7 @@ def module(function: Callable[..., Any], params: Any) -> Any:
     Parameters are a tree of arrays and keep its names; inputs and results are tensors, alone or in trees. Gradients by
     parameters and by float inputs are JAX's; they cannot be differentiated again.
 
-    >>> critic = tx.port.module(lambda params, x: x @ params["weight"], {"weight": np.ones((3, 1), np.float32)})
+    >>> critic = tx.port.module(lambda params, x: x @ params["weight"], {"weight": np.ones((3, 1))})  # doctest: +SKIP
     >>> critic(torch.ones(2, 3)).sum().backward()  # doctest: +SKIP
     """
     require("torch", "torch", "twinax.port.module")

@@ -118,7 +118,7 @@ class JaxSide:
         names = tuple(gradients)
         held = [{name: tree[name] for name in names} for tree in (self.parameters, self.memory[k])]
         run = self._update(k, managed, names)
-        moved, memory = run(*held, gradients, managed.numbers(names).astype(np.float64))
+        moved, memory = run(*held, gradients, np.stack([managed.numbers([name]) for name in names]))
         self.parameters = {**self.parameters, **moved}
         self.memory[k] = {**self.memory[k], **memory}
         for name in names:
