@@ -33,6 +33,13 @@ WITHOUT = {
     "parity/_differentiate.py": "parity compares in float64 on the CPU; as_tensor leaves a tensor where it is",
     "deploy/_export.py": "an exported policy is tried on the CPU, beside ONNX",
     "deploy/_torch_policy.py": "a plain module is made on the CPU, as all of torch.nn, and its `.to` moves everything",
+    "bridge/conversion/_library_torch.py": "a conversion is tried on the CPU, on copies",
+    "port/_function.py": "a port captures on the CPU; modules on other devices are refused",
+    "port/_module.py": "numbers beside arrays, on their way to JAX",
+    "port/_network.py": "numbers of the host, which go to the device of the weights when they are used",
+    "port/_reference.py": "the proof runs on the CPU, where the module is",
+    "port/_replay_torch.py": "a record is played on the CPU, on a copy",
+    "port/_where.py": "the proof runs on the CPU, where the module is",
 }
 """Files that make tensors without a device, and why they may."""
 
