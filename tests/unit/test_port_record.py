@@ -460,7 +460,10 @@ def test_the_order_of_calls_is_one_sentence(tmp_path):
             "several updates; say which this is: update='a' or 'b'",
         ),
         (lambda d, m: Recorder(d, m, adam(m)).step(1, loss=1.0, update="b"), "there is no update 'b'"),
-        (lambda d, m: with_gradient(d, m, {"x": object()}), "has a object at 'x'; a record keeps arrays"),
+        (
+            lambda d, m: with_gradient(d, m, {"x": object()}),
+            "a builtins.object among what is given or returned is neither an array",
+        ),
         (lambda d, m: with_gradient(d, m, {}, torch.ones(3)), r"the loss has shape \(3,\)"),
         (
             lambda d, m: Recorder(d, Step(m, error, adam(m))).step(1, loss=1.0),

@@ -132,7 +132,10 @@ class JaxSide:
 
             def run(parameters: Any, memory: Any, gradients: Any, numbers: Any) -> Any:
                 parameters, memory = dict(parameters), dict(memory)
-                gradients = clipped(gradients, global_norm(gradients), update.clip_norm, update.clip_value)
+                norm = global_norm(gradients)
+                gradients = {
+                    name: clipped(g, norm, update.clip_norm, update.clip_value) for name, g in gradients.items()
+                }
                 for row, name in enumerate(names):
                     own = [numbers[row, place] for place in range(rules[name].width)]
                     made = rules[name].update(parameters[name], gradients[name], memory[name], own)
