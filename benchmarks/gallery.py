@@ -193,8 +193,10 @@ def side_by_side(
     else:
         figure, both = plt.subplots(1, 2, figsize=(6.2, 3.0), layout="constrained")
         low, high = min(0.0, *(each.min() for each in maps)), max(each.max() for each in maps)
+        # As in reports: of numbers with both signs 0 is the middle, and white.
+        cmap, low, high = ("RdBu_r", -max(high, -low), max(high, -low)) if low < 0 else ("viridis", low, high)
         for axes, shown, title in zip(both, maps, titles, strict=True):
-            drawn = axes.imshow(shown, vmin=low, vmax=high, cmap="viridis", origin="lower")
+            drawn = axes.imshow(shown, vmin=low, vmax=high, cmap=cmap, origin="lower")
             axes.set_title(title, fontsize=10)
             axes.set(xticks=[], yticks=[])
         figure.colorbar(drawn, ax=both, shrink=0.85, label=label)

@@ -8,7 +8,7 @@ import pytest
 import twinax as tx
 from twinax.errors import TwinaxError
 from twinax.parity import Different
-from twinax.port import Step, Target, Update
+from twinax.port import Step, Update
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -277,7 +277,3 @@ def test_what_is_frozen_in_a_network_of_ones_own_stays_and_buffers_are_its_own()
     assert not np.allclose(one.held.buffers["turn"], two.held.buffers["turn"])
     single, tenfold = (tx.port.network(Body(2, k), check=False)(np.random.default_rng(0), spec) for k in (1, 10))
     assert single.module().k == 1 and tenfold.module().k == 10
-
-
-def test_a_target_follows_by_its_parameters():
-    assert Target("a", "b").tau == 1
